@@ -51,7 +51,7 @@ OFFICIAL_FLAG(BaseConfig, epochs_between_evals, "Epochs of training between two 
                                "eval_frequency"}});
 
 OFFICIAL_FLAG(BaseConfig, stop_threshold, "Stop training when an evaluation's metric is at least this value.",
-              .short_name = "st", .other_names = {{"target target_accuracy target_metric early_stopping"}});
+              .short_name = "st", .other_names = {{"target target_accuracy target_metric"}});
 
 namespace official::flags {
 namespace {
@@ -69,7 +69,7 @@ std::optional<train::MetricRule> EarlyStopOf(const std::optional<std::string>& t
 
 OFFICIAL_CONVERTED_FLAG(
     BaseConfig, keep_best, std::optional<std::string>, std::nullopt, KeepBestOf,
-    "Keep the N checkpoints with the best evaluations in --model_dir/best, beside those of --keep_checkpoint_max: "
+    "Keep the N checkpoints with the best evaluations in --model_dir/best, whatever --keep_checkpoint_max deletes: "
     "METRIC:max:N or METRIC:min:N, where METRIC is the name of a result of the evaluation and max means that more is "
     "better. Without :N one is kept.",
     .other_names = {{"save_best save_best_only keep_best_checkpoints keep_best_checkpoint monitor "
@@ -80,7 +80,8 @@ OFFICIAL_CONVERTED_FLAG(
     BaseConfig, early_stop, std::optional<std::string>, std::nullopt, EarlyStopOf,
     "Stop training after N evaluations in a row without a better METRIC: METRIC:max:N or METRIC:min:N, where max means "
     "that more is better. Evaluations of earlier runs in --model_dir with this flag or --keep_best count.",
-    .other_names = {{"patience early_stop_patience early_stopping_patience stop_if_no_increase no_improve"}});
+    .other_names = {
+        {"patience early_stop_patience early_stopping early_stopping_patience stop_if_no_increase no_improve"}});
 
 OFFICIAL_FLAG(
     BaseConfig, batch_size,

@@ -116,14 +116,14 @@ OFFICIAL_FLAG(
     .other_names = {{"gradient_accumulation_steps accumulation_steps accum_steps accum_iter "
                      "accumulate_grad_batches update_freq num_micro_batches grad_accumulation_steps"}});
 
-OFFICIAL_FLAG(train::TrainOptions, clip_norm,
-              "Clip the gradients of a step by their global norm: all of them are scaled by X / max(norm, X). The norm "
-              "is that of "
-              "all devices and micro-batches together, without the loss scale; TensorBoard shows it as gradient_norm.",
-              .range = MoreThan(0), .unset_means = "not clipped",
-              .other_names = {
-                  {"clip clip_grad_norm grad_clip gradient_clip max_grad_norm gradient_clip_norm clip_gradients "
-                   "grad_clip_norm global_clipnorm gradient_clip_val clip_grad"}});
+OFFICIAL_FLAG(
+    train::TrainOptions, clip_norm,
+    "Clip the gradients of a step by their global norm: where it is above X, all of them are scaled by X over "
+    "the norm. It is that of all devices and micro-batches together, without the loss scale; TensorBoard shows "
+    "it as gradient_norm.",
+    .range = MoreThan(0), .unset_means = "not clipped",
+    .other_names = {{"clip clip_grad_norm grad_clip gradient_clip max_grad_norm gradient_clip_norm clip_gradients "
+                     "grad_clip_norm global_clipnorm gradient_clip_val clip_grad"}});
 
 OFFICIAL_FLAG(train::TrainOptions, clip_value,
               "Clip each element of the gradients of a step into [-X, X], after the loss scale is taken off.",

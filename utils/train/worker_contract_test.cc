@@ -42,8 +42,9 @@ struct Case {
   bool synchronized = false;  // batch normalization
   int micro_batches = 1;
   DType dtype = DType::kFloat32;
-  bool skips = false;  // a dynamic loss scale, and a batch whose gradients are not finite
-  bool timed = false;  // an op whose algorithm is chosen as if by timing
+  bool skips = false;     // a dynamic loss scale, and a batch whose gradients are not finite
+  bool averages = false;  // of the variables; and gradients that are clipped by their norm
+  bool timed = false;     // an op whose algorithm is chosen as if by timing
 };
 
 constexpr compute::OpName kTestTimed("TestTimed");
@@ -164,6 +165,7 @@ EstimatorConfig ConfigOf(const Case& c, const std::string& model_dir) {
   config.model_dir = model_dir;
   config.grad_accum_steps = c.micro_batches;
   config.dtype = c.dtype;
+  if (c.averages) config.ema_decay = 0.9, config.clip_norm = 0.5;
   if (c.skips) config.loss_scale = {.value = 0x1p80f, .dynamic = true};
   config.check_replicas_steps = 2;
   return config;
@@ -186,7 +188,8 @@ Outcome RunOn(std::unique_ptr<distribute::Strategy> strategy, const Case& c, boo
   if (results.ok()) outcome.evaluated = *results;
   for (const char* name :
        {"dense/kernel", "dense/kernel/Adam", "dense/kernel/Adam_1", "dense_1/bias", "batch_normalization/gamma",
-        "batch_normalization/moving_mean", "batch_normalization/moving_variance", "beta1_power", "global_step"}) {
+        "batch_normalization/moving_mean", "batch_normalization/moving_variance", "beta1_power", "global_step",
+        "dense/kernel/ExponentialMovingAverage"}) {
     const absl::StatusOr<Tensor> value = (*estimator)->Variable(name);
     outcome.variables.push_back(name);
     if (!value.ok()) continue;
@@ -237,7 +240,7 @@ std::vector<Share> SplitAmong(int num_replicas, int workers) {
 void RequireSame(int num_replicas, const std::vector<std::vector<Share>>& splits, const Case& c, bool few) {
   const Outcome one = InOneProcess(num_replicas, c, few);
   REQUIRE(one.status == absl::StrCat("OK, OK at step ", (few ? 18 : 9) - (c.skips ? 3 : 0)));
-  REQUIRE(one.shown.size() == (few ? 18 : 9) * 4 - (c.skips ? 3 * 4 : 0));
+  REQUIRE(one.shown.size() == ((few ? 18 : 9) - (c.skips ? 3 : 0)) * (c.averages ? 5 : 4));
   for (const std::vector<Share>& split : splits) {
     for (const Outcome& outcome : OnWorkers(split, c, few)) {
       CAPTURE(num_replicas, split.size(), split[0].end);
@@ -259,10 +262,10 @@ TEST_CASE("So they have with shares that are empty and whatever a step consists 
   for (int workers = 2; workers <= std::min(4, num_replicas); ++workers) {
     splits.push_back(SplitAmong(num_replicas, workers));
   }
-  const Case c =
-      GENERATE(Case{}, Case{.synchronized = true}, Case{.micro_batches = 2},
-               Case{.synchronized = true, .micro_batches = 3}, Case{.dtype = DType::kBFloat16}, Case{.skips = true});
-  CAPTURE(c.synchronized, c.micro_batches, c.skips, compute::DTypeName(c.dtype));
+  const Case c = GENERATE(Case{}, Case{.synchronized = true}, Case{.micro_batches = 2},
+                          Case{.synchronized = true, .micro_batches = 3}, Case{.dtype = DType::kBFloat16},
+                          Case{.skips = true}, Case{.skips = true, .averages = true});
+  CAPTURE(c.synchronized, c.micro_batches, c.skips, c.averages, compute::DTypeName(c.dtype));
   RequireSame(num_replicas, splits, c, /*few=*/true);
 }
 
@@ -290,7 +293,7 @@ std::string FileIn(const std::string& model_dir, int step) {
 }
 
 TEST_CASE("A run that other workers continue ends with the checkpoint of one process") {
-  const Case c{.dtype = DType::kBFloat16};
+  const Case c{.dtype = DType::kBFloat16, .averages = true};
   const std::string whole = NewDirectory(), parts = NewDirectory();
   REQUIRE(RunOn(distribute::Strategy::Create({.num_replicas = 4, .num_threads = 1}).value(), c, false, whole).status ==
           "OK, OK at step 9");
