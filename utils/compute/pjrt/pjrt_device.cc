@@ -24,6 +24,7 @@ PjrtMemory& MemoryOf(const void* memory) { return *static_cast<PjrtMemory*>(cons
 class PjrtHostBuffer : public HostBuffer {
  public:
   PjrtHostBuffer(PjrtDevice& device, int64_t bytes) : device_(device), bytes_(bytes) {}
+  ~PjrtHostBuffer() override { Copied().IgnoreError(); }
 
   absl::Status StartCopy(const void* memory) override {
     num_runs_ = device_.num_runs();
@@ -31,16 +32,19 @@ class PjrtHostBuffer : public HostBuffer {
     return absl::OkStatus();
   }
   absl::StatusOr<const void*> Wait() override {
-    RETURN_IF_ERROR(device_.FinishRuns(num_runs_));
-    RETURN_IF_ERROR(copied_.Await("copying from a device"));
+    const absl::Status copied = Copied();
+    RETURN_IF_ERROR(device_.FinishRuns(num_runs_));  // the error of a run tells more
+    RETURN_IF_ERROR(copied);
     return bytes_.data();
   }
 
  private:
+  absl::Status Copied() { return copied_.Await("copying from a device"); }
+
   PjrtDevice& device_;
   std::vector<char> bytes_;
   int64_t num_runs_ = 0;  // before the copy
-  PjrtEvent copied_;      // behind the bytes, which must stay until then
+  PjrtEvent copied_;      // the bytes must stay until then
 };
 
 // A mark waits for the device.
