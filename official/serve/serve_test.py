@@ -259,9 +259,11 @@ class ServeTest(ProgramTestCase):
         clients = [server.connect() for _ in range(3)]
         clients[0].sendall(header[:20])
         clients[1].sendall(header)
+        end = time.monotonic() + self.deadline
         try:
             # A byte now and then gains no time.
             while True:
+                self.assertLess(time.monotonic(), end)
                 clients[2].sendall(b"x")
                 clients[2].settimeout(0.05)
                 try:
