@@ -53,11 +53,12 @@ void AppendMessage(std::string& message, int field, absl::string_view value) {
   message.append(value.data(), value.size());
 }
 
-// XLA's CompileOptionsProto for one replica, which any of the client's devices runs: executable_build_options (3)
-// {device_ordinal (1): -1, num_replicas (4): 1, num_partitions (5): 1}, compile_portable_executable (4): true,
-// env_option_overrides (7): an option by its name, which keeps the rounding of a value that is stored as bfloat16 or
-// half.
-std::string CompileOptions() {
+}  // namespace
+
+// The message: executable_build_options (3) {device_ordinal (1): -1, num_replicas (4): 1, num_partitions (5): 1},
+// compile_portable_executable (4): true, env_option_overrides (7): an option by its name, which keeps the rounding of a
+// value that is stored as bfloat16 or half.
+std::string PjrtCompileOptions() {
   std::string build;
   AppendField(build, 1, static_cast<uint64_t>(-1));
   AppendField(build, 4, 1);
@@ -74,7 +75,16 @@ std::string CompileOptions() {
   return options;
 }
 
-}  // namespace
+PJRT_Program PjrtProgramOf(absl::string_view module) {
+  static constexpr absl::string_view kFormat = "mlir";
+  PJRT_Program program{};
+  program.struct_size = PJRT_Program_STRUCT_SIZE;
+  program.code = const_cast<char*>(module.data());
+  program.code_size = module.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  return program;
+}
 
 PjrtExecutable::~PjrtExecutable() {
   auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_Destroy);
@@ -156,14 +166,8 @@ std::string PjrtClient::KindOf(PJRT_Device* device) const {
 }
 
 absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string_view module) const {
-  static constexpr char kFormat[] = "mlir";
-  PJRT_Program program{};
-  program.struct_size = PJRT_Program_STRUCT_SIZE;
-  program.code = const_cast<char*>(module.data());
-  program.code_size = module.size();
-  program.format = kFormat;
-  program.format_size = std::strlen(kFormat);
-  const std::string options = CompileOptions();
+  const PJRT_Program program = PjrtProgramOf(module);
+  const std::string options = PjrtCompileOptions();
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Compile);
   args.client = client_;
   args.program = &program;
