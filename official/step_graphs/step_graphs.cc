@@ -211,6 +211,16 @@ std::vector<TrainedModel> CountedModels() {
   return models;
 }
 
+std::vector<TrainedModel> SmallModels() {
+  std::vector<TrainedModel> models;
+  models.push_back(Mnist(8));
+  models.push_back(Resnet(resnet::DatasetName::kCifar10, 8, 1, 8));
+  models.push_back(Transformer("tiny", 64));
+  models.push_back(Ncf("ml-1m", {.num_users = kMovieLens1mUsers, .num_items = kMovieLens1mItems}, 256,
+                       /*repeated_candidates=*/false));
+  return models;
+}
+
 std::string NameOf(Mode mode) {
   return mode == Mode::kTrain ? "training" : mode == Mode::kEval ? "evaluation" : "prediction";
 }

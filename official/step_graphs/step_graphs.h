@@ -30,6 +30,9 @@ struct TrainedModel {
 // Returns the models in the sizes that are counted in docs/performance.md.
 std::vector<TrainedModel> CountedModels();
 
+// Returns the smallest network of each program, with a small batch.
+std::vector<TrainedModel> SmallModels();
+
 // A graph with what it is called in messages.
 struct StepGraph {
   std::string name;  // "resnet-50 v1, training, bfloat16, 2 replicas"

@@ -17,12 +17,17 @@ def pjrt_library(name, visibility = None, deps = [], without = None, **kwargs):
         return
     native.cc_library(name = name, visibility = visibility, deps = deps + ["@pjrt//:header"], **kwargs)
 
-def pjrt_test(name, deps = [], size = "medium", **kwargs):
+def pjrt_test(name, deps = [], size = "medium", tags = [], **kwargs):
     """A cc_test of a pjrt_library. Without the header it fails and says what to do."""
     if HAS_PJRT:
-        native.cc_test(name = name, deps = deps, size = size, tags = ["pjrt"], **kwargs)
+        native.cc_test(name = name, deps = deps, size = size, tags = tags + ["pjrt"], **kwargs)
     else:
-        native.sh_test(name = name, size = size, srcs = ["//third_party/pjrt:not_found.sh"], tags = ["pjrt"])
+        native.sh_test(name = name, size = size, srcs = ["//third_party/pjrt:not_found.sh"], tags = tags + ["pjrt"])
+
+def pjrt_binary(name, deps = [], **kwargs):
+    """A cc_binary of pjrt_libraries. There is none without the header."""
+    if HAS_PJRT:
+        native.cc_binary(name = name, deps = deps, **kwargs)
 
 def pjrt_plugins():
     """The labels of the plugins that tests run with; none without the header."""

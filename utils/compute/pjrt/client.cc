@@ -54,11 +54,13 @@ void AppendMessage(std::string& message, int field, absl::string_view value) {
   message.append(value.data(), value.size());
 }
 
-// XLA's CompileOptionsProto: executable_build_options (3) {device_ordinal (1): -1, num_replicas (4), num_partitions
-// (5): 1}, compile_portable_executable (4): true for one replica, which any of the client's devices then runs,
+}  // namespace
+
+// The message: executable_build_options (3) {device_ordinal (1): -1, num_replicas (4), num_partitions (5): 1},
+// compile_portable_executable (4): true for one replica, which any of the client's devices then runs,
 // env_option_overrides (7): an option by its name, which keeps the rounding of a value that is stored as bfloat16 or
 // half.
-std::string CompileOptions(int num_replicas) {
+std::string PjrtCompileOptions(int num_replicas) {
   std::string build;
   AppendField(build, 1, static_cast<uint64_t>(-1));
   AppendField(build, 4, num_replicas);
@@ -74,6 +76,19 @@ std::string CompileOptions(int num_replicas) {
   AppendMessage(options, 7, exact);
   return options;
 }
+
+PJRT_Program PjrtProgramOf(absl::string_view module) {
+  static constexpr absl::string_view kFormat = "mlir";
+  PJRT_Program program{};
+  program.struct_size = PJRT_Program_STRUCT_SIZE;
+  program.code = const_cast<char*>(module.data());
+  program.code_size = module.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  return program;
+}
+
+namespace {
 
 std::vector<PJRT_Buffer*> PointersTo(absl::Span<const PjrtBuffer> buffers) {
   std::vector<PJRT_Buffer*> pointers;
@@ -199,14 +214,8 @@ std::string PjrtClient::KindOf(PJRT_Device* device) const {
 
 absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileWith(absl::string_view module,
                                                                         int num_replicas) const {
-  static constexpr char kFormat[] = "mlir";
-  PJRT_Program program{};
-  program.struct_size = PJRT_Program_STRUCT_SIZE;
-  program.code = const_cast<char*>(module.data());
-  program.code_size = module.size();
-  program.format = kFormat;
-  program.format_size = std::strlen(kFormat);
-  const std::string options = CompileOptions(num_replicas);
+  const PJRT_Program program = PjrtProgramOf(module);
+  const std::string options = PjrtCompileOptions(num_replicas);
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Compile);
   args.client = client_;
   args.program = &program;

@@ -15,6 +15,12 @@
 
 namespace official::compute {
 
+// XLA's CompileOptionsProto, serialized: for one replica, which any of a client's devices runs, or for several devices
+// that run the module together.
+std::string PjrtCompileOptions(int num_replicas = 1);
+// The text of a StableHLO module, which must outlive the result.
+PJRT_Program PjrtProgramOf(absl::string_view module);
+
 // A tensor in the memory of one device. It is freed when the last copy of this is gone.
 using PjrtBuffer = std::shared_ptr<PJRT_Buffer>;
 

@@ -22,6 +22,9 @@ namespace {
 // PJRT_Api.
 constexpr int kOldestMinor = 40;
 constexpr size_t kNeededApi = offsetof(PJRT_Api, PJRT_Buffer_ToHostBuffer) + sizeof(PJRT_Buffer_ToHostBuffer*);
+// The same of those that compile without a device.
+constexpr size_t kNeededForCompiling =
+    offsetof(PJRT_Api, PJRT_Executable_GetCompiledMemoryStats) + sizeof(PJRT_Executable_GetCompiledMemoryStats*);
 
 std::string MachineName(int machine) {
   switch (machine) {
@@ -87,7 +90,7 @@ absl::StatusOr<const PJRT_Api*> ApiOf(void* library, const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, " is not a PJRT plugin: its GetPjrtApi gives nothing"));
 }
 
-absl::Status CheckVersion(const std::string& path, const PJRT_Api& api) {
+absl::Status CheckVersion(const std::string& path, const PJRT_Api& api, size_t needed) {
   const int major = api.pjrt_api_version.major_version, minor = api.pjrt_api_version.minor_version;
   const std::string has = absl::StrCat(" version ", major, ".", minor, " of PJRT's C interface");
   if (major != PJRT_API_MAJOR || minor < kOldestMinor) {
@@ -95,7 +98,7 @@ absl::Status CheckVersion(const std::string& path, const PJRT_Api& api) {
                                                       PJRT_API_MAJOR, ".", kOldestMinor, " or a later ", PJRT_API_MAJOR,
                                                       ".x"));
   }
-  if (api.struct_size >= kNeededApi) return absl::OkStatus();
+  if (api.struct_size >= needed) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the PJRT plugin ", path, " says that it has", has, ", but lacks functions of it"));
 }
@@ -114,15 +117,23 @@ absl::Status CheckTpu(const std::string& path, void* library) {
 }  // namespace
 
 absl::StatusOr<const PjrtPlugin*> PjrtPlugin::Load(const std::string& path) {
+  return LoadOnce(path, /*for_compiling=*/false);
+}
+
+absl::StatusOr<const PjrtPlugin*> PjrtPlugin::LoadCompiler(const std::string& path) {
+  return LoadOnce(path, /*for_compiling=*/true);
+}
+
+absl::StatusOr<const PjrtPlugin*> PjrtPlugin::LoadOnce(const std::string& path, bool for_compiling) {
   static auto* const mutex = new std::mutex;
-  static auto* const plugins = new std::map<std::string, const PjrtPlugin*>;
+  static auto* const plugins = new std::map<std::pair<std::string, bool>, const PjrtPlugin*>;
   const std::lock_guard<std::mutex> lock(*mutex);
-  const PjrtPlugin*& plugin = (*plugins)[path];
+  const PjrtPlugin*& plugin = (*plugins)[{path, for_compiling}];
   if (plugin != nullptr) return plugin;
   ASSIGN_OR_RETURN(void* const library, OpenLibrary(path));
   ASSIGN_OR_RETURN(const PJRT_Api* const api, ApiOf(library, path));
-  RETURN_IF_ERROR(CheckVersion(path, *api));
-  RETURN_IF_ERROR(CheckTpu(path, library));
+  RETURN_IF_ERROR(CheckVersion(path, *api, for_compiling ? kNeededForCompiling : kNeededApi));
+  if (!for_compiling) RETURN_IF_ERROR(CheckTpu(path, library));
   std::unique_ptr<const PjrtPlugin> loaded(new PjrtPlugin(path, api));
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Plugin_Initialize);
   RETURN_IF_ERROR(loaded->ToStatus(api->PJRT_Plugin_Initialize(&args), absl::StrCat("the PJRT plugin ", path)));

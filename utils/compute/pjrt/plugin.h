@@ -20,6 +20,8 @@ class PjrtPlugin {
   // FailedPrecondition if it is for other processors, needs libraries that are missing, its interface is too old, or it
   // is for TPUs and there is none.
   static absl::StatusOr<const PjrtPlugin*> Load(const std::string& path);
+  // The same for compiling alone, which needs no device: a plugin for TPUs is also loaded where there is none.
+  static absl::StatusOr<const PjrtPlugin*> LoadCompiler(const std::string& path);
 
   const PJRT_Api& api() const { return *api_; }
   const std::string& path() const { return path_; }
@@ -31,6 +33,7 @@ class PjrtPlugin {
   absl::Status Await(PJRT_Event* event, absl::string_view what) const;
 
  private:
+  static absl::StatusOr<const PjrtPlugin*> LoadOnce(const std::string& path, bool for_compiling);
   PjrtPlugin(std::string path, const PJRT_Api* api) : path_(std::move(path)), api_(api) {}
   void Destroy(PJRT_Error* error) const;
 

@@ -1,0 +1,49 @@
+// TpuCompiler: compiles modules for TPUs that need not be there, by libtpu.so, the PJRT plugin for TPUs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "utils/compute/pjrt/plugin.h"
+
+namespace official::compute {
+
+// What the compiler says of a module. Its time is that of its own model of the chip: nothing is measured.
+struct CompiledCost {
+  // Seconds of one run, below 1, without those of `unknown_ops`, exact to 4 microseconds; unset if these are more than
+  // 64.
+  std::optional<double> seconds;
+  int64_t unknown_ops = 0;  // ops, counted as often as they run, whose time the compiler has no model of
+  double flops = 0;
+  double bytes_accessed = 0;
+  // Memory of a chip that the module occupies: arguments, results that take the place of none, temporary values and
+  // code.
+  int64_t memory_bytes = 0;
+};
+
+class TpuCompiler {
+ public:
+  // Compiles for chips as `topology` names them: "v5e:2x2", "v4:2x2x1", "v5p:2x2x1". From this call on, the calling
+  // thread and those that it starts have no network, and the environment tells libtpu.so not to look for a TPU there.
+  // Errors: those of PjrtPlugin::LoadCompiler; InvalidArgument for a topology that the plugin does not know.
+  static absl::StatusOr<std::unique_ptr<TpuCompiler>> Create(const std::string& plugin, const std::string& topology);
+  TpuCompiler(const TpuCompiler&) = delete;
+  TpuCompiler& operator=(const TpuCompiler&) = delete;
+  ~TpuCompiler();
+
+  // Compiles the text of a StableHLO module for one chip. ResourceExhausted if the chip has too little memory.
+  absl::StatusOr<CompiledCost> Compile(absl::string_view module) const;
+
+ private:
+  TpuCompiler(const PjrtPlugin& plugin, PJRT_TopologyDescription* topology) : plugin_(plugin), topology_(topology) {}
+  absl::StatusOr<CompiledCost> CostOf(PJRT_Executable* executable) const;
+
+  const PjrtPlugin& plugin_;
+  PJRT_TopologyDescription* const topology_;
+};
+
+}  // namespace official::compute
