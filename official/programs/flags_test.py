@@ -209,6 +209,22 @@ class FlagsTest(unittest.TestCase):
                 self.rehearse(name, model_dir, *flags, "--dry_run", "--resume=never", code=73)
                 self.assertEqual(files, {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*")})
 
+    def test_a_learning_rate_is_found(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            flags = ("--dataset=ml-100k", "--num_factors=8", "--layers=16,8", "--batch_size=512", "--num_gpus=0")
+            told = self.rehearse("ncf_main", Path(folder) / "model", "--find_lr", "--use_synthetic_data", *flags)
+            self.assertEqual(list(Path(folder).iterdir()), [])
+        steps = [item for item in told if item["item"] == "step"]
+        self.assertGreater(len(steps), 50)
+        self.assertAlmostEqual(steps[0]["learning_rate"], 1e-7, places=12)
+        for before, after in zip(steps, steps[1:], strict=False):
+            self.assertAlmostEqual(after["learning_rate"] / before["learning_rate"], 1e7 ** (1 / 99), places=6)
+        rate = told[-1]["learning_rate"]
+        self.assertIn(rate, [step["learning_rate"] for step in steps])
+        self.assertIn("--learning_rate changes it", told[-1]["message"])
+        # The one constant batch is learned, the faster the higher the rate, but not at the lowest ones.
+        self.assertGreater(rate, 1e-5)
+
     def test_a_dry_run_ends_with_the_error_of_the_run(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             model_dir = Path(folder) / "model"

@@ -145,6 +145,19 @@ std::string DescribeValues(const CommandLine::Flag& flag) {
   return "";
 }
 
+absl::string_view CommandLine::rehearsal() const {
+  switch (request_) {
+    case Request::kPrintSchedule:
+      return "print_schedule";
+    case Request::kDryRun:
+      return "dry_run";
+    case Request::kFindLr:
+      return "find_lr";
+    default:
+      return "";
+  }
+}
+
 bool CommandLine::given(absl::string_view name) const { return Find(name).given; }
 
 const CommandLine::Flag& CommandLine::Find(absl::string_view name) const {
@@ -443,11 +456,10 @@ class CommandLineParser {
   }
 
   absl::Status CheckRehearsal() const {
-    const bool schedule = result_.request_ == CommandLine::Request::kPrintSchedule;
-    if (!schedule && result_.request_ != CommandLine::Request::kDryRun) return absl::OkStatus();
+    if (result_.rehearsal().empty()) return absl::OkStatus();
     for (const absl::string_view name : {"predict", "serve", "remote_cluster"}) {
       if (!result_.has(name) || !result_.given(name)) continue;
-      return FlagError(name, absl::StrCat("cannot be combined with --", schedule ? "print_schedule" : "dry_run",
+      return FlagError(name, absl::StrCat("cannot be combined with --", result_.rehearsal(),
                                           ", which is for a training of this process"));
     }
     return absl::OkStatus();
@@ -552,6 +564,7 @@ class CommandLineParser {
     if (name == "dump_config") return CommandLine::Request::kDumpConfig;
     if (name == "print_schedule" && program_.rehearses) return CommandLine::Request::kPrintSchedule;
     if (name == "dry_run" && program_.rehearses) return CommandLine::Request::kDryRun;
+    if (name == "find_lr" && program_.rehearses) return CommandLine::Request::kFindLr;
     if (name == "env" && program_.environment != nullptr) return CommandLine::Request::kEnvironment;
     return std::nullopt;
   }
@@ -569,6 +582,7 @@ class CommandLineParser {
       case CommandLine::Request::kEnvironment:
       case CommandLine::Request::kPrintSchedule:
       case CommandLine::Request::kDryRun:
+      case CommandLine::Request::kFindLr:
         return false;
     }
     return false;

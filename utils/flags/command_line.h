@@ -51,7 +51,7 @@ struct Program {
   // Returns what to write instead of an unknown flag, e.g. "--params_override=num_heads=..."; "" if there is nothing.
   std::function<std::string(const std::string& name)> in_place_of = nullptr;
   std::string commit = "unknown";  // the commit that the program was built from, set by RunMain
-  bool rehearses = false;          // true: it has the flags --print_schedule and --dry_run
+  bool rehearses = false;          // true: it has the flags --print_schedule, --dry_run and --find_lr
   // Returns the answer to --env. Unset: the program does not have this flag.
   std::function<std::string(const Program& program, bool json)> environment = nullptr;
 };
@@ -72,6 +72,7 @@ class CommandLine {
     // These the program itself answers; see Program::rehearses.
     kPrintSchedule,
     kDryRun,
+    kFindLr,
   };
 
   struct Flag {
@@ -96,6 +97,10 @@ class CommandLine {
   static absl::StatusOr<CommandLine> Parse(const Program& program, const std::vector<std::string>& arguments);
 
   Request request() const { return request_; }
+  // True if the program's own code answers the request.
+  bool runs_body() const { return request_ == Request::kRun || !rehearsal().empty(); }
+  // Returns the name of the flag that has the program rehearse a run; "" without.
+  absl::string_view rehearsal() const;
   // The shell of kCompletion: "bash", "zsh" or "fish".
   const std::string& shell() const { return shell_; }
 

@@ -19,7 +19,10 @@ std::vector<GeneralFlag> GeneralFlags(const Program& program) {
                    "Show the learning rate over the steps of the run as a table and a plot, instead of training."},
                   {"dry_run", "", "",
                    "Check flags, files and data, show parameters and memory, and compute one training step and one "
-                   "evaluation step, instead of training. Nothing is written to --model_dir."}});
+                   "evaluation step, instead of training. Nothing is written to --model_dir."},
+                  {"find_lr", "", "",
+                   "Train up to 100 steps with a learning rate that rises from 1e-7 to 1, show the losses, and suggest "
+                   "the rate at which they fall most steeply. Nothing is written to --model_dir."}});
   }
   flags.insert(flags.end(),
                {{"dump_config", "", "",

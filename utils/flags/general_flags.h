@@ -20,7 +20,8 @@ struct GeneralFlag {
   absl::string_view help;
 };
 
-// Returns them in the order of the help: of --env, --print_schedule and --dry_run those that the program answers.
+// Returns them in the order of the help: of --env, --print_schedule, --dry_run and --find_lr
+// those that the program answers.
 std::vector<GeneralFlag> GeneralFlags(const Program& program);
 
 }  // namespace official::flags

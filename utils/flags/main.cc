@@ -110,6 +110,7 @@ absl::StatusOr<std::string> AnswerOf(const Program& program, const CommandLine& 
     case CommandLine::Request::kRun:
     case CommandLine::Request::kPrintSchedule:
     case CommandLine::Request::kDryRun:
+    case CommandLine::Request::kFindLr:
       break;  // the body does these
   }
   return "";
@@ -157,9 +158,7 @@ int Run(const std::vector<std::string>& arguments, const Program& program, const
     return misc::ExitCode(command_line.status());
   }
   absl::Status status;
-  const CommandLine::Request request = command_line->request();
-  if (request == CommandLine::Request::kRun || request == CommandLine::Request::kPrintSchedule ||
-      request == CommandLine::Request::kDryRun) {
+  if (command_line->runs_body()) {
     status = RunBody(body, *command_line);
   } else if (const absl::StatusOr<std::string> answer = AnswerOf(program, *command_line); answer.ok()) {
     out << *answer;

@@ -17,6 +17,8 @@ Rehearsal RehearsalOf(const flags::CommandLine& command_line) {
       return Rehearsal::kPrintSchedule;
     case flags::CommandLine::Request::kDryRun:
       return Rehearsal::kDryRun;
+    case flags::CommandLine::Request::kFindLr:
+      return Rehearsal::kFindLr;
     default:
       return Rehearsal::kNone;
   }

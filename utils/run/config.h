@@ -16,7 +16,7 @@
 namespace official::run {
 
 // What a program does to show what a run would be, instead of running (rehearsal.h).
-enum class Rehearsal { kNone, kPrintSchedule, kDryRun };
+enum class Rehearsal { kNone, kPrintSchedule, kDryRun, kFindLr };
 
 struct Config {
   flags::BaseConfig base;

@@ -17,6 +17,7 @@
 #include "utils/logs/loss_recorder.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
+#include "utils/run/learning_rate_range.h"
 #include "utils/run/schedule_table.h"
 #include "utils/train/estimator.h"
 #include "utils/train/rounds.h"
@@ -90,12 +91,13 @@ std::string SizeText(int64_t bytes) {
   return size >= 1e6 ? absl::StrFormat("%.1f MB", size * 1e-6) : absl::StrFormat("%.1f kB", size * 1e-3);
 }
 
-class DryRun {
+// What a session has, but for all that writes.
+class Trial {
  public:
-  DryRun(const Config& config, Input input, std::ostream& results)
+  Trial(const Config& config, Input input, std::ostream& results)
       : config_(config), input_(std::move(input)), results_(results) {}
 
-  absl::Status Run(train::Model model, const SessionOptions& options) {
+  absl::Status DryRun(train::Model model, const SessionOptions& options) {
     RETURN_IF_ERROR(CheckDirectories());
     Tell("run", absl::StrCat(StepsOfRun(config_, input_, options), " steps in all, batch ", config_.base.batch_size));
     RETURN_IF_ERROR(Open(std::move(model), options));
@@ -110,14 +112,60 @@ class DryRun {
     return absl::OkStatus();
   }
 
+  absl::Status FindLr(train::Model model, const SessionOptions& options) {
+    const std::string flag = model.learning_rate_flag;
+    const auto first_step = std::make_shared<int64_t>(0);
+    model.learning_rate = [first_step](int64_t step) { return TestedRate(static_cast<int>(step - *first_step)); };
+    RETURN_IF_ERROR(Open(std::move(model), options));
+    *first_step = estimator_->global_step();
+    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, TrainBatches(data::kEndless));
+    std::vector<TestedLoss> losses;
+    RETURN_IF_ERROR(TestRates(*source, losses));
+    const std::optional<size_t> chosen = SteepestDescent(losses);
+    if (config_.base.output == "json") {
+      for (const TestedLoss& tested : losses) {
+        Tell("step", "",
+             {{"learning_rate", tested.learning_rate}, {"loss", tested.loss}, {"smoothed_loss", tested.smoothed}});
+      }
+    } else {
+      results_ << LossTable(losses, chosen);
+    }
+    if (!chosen) {
+      Tell("suggestion", absl::StrCat("none: the loss does not fall in ", losses.size(), " steps"));
+      return absl::OkStatus();
+    }
+    const double rate = losses[*chosen].learning_rate;
+    Tell("suggestion",
+         absl::StrFormat("a learning rate of %.2g, as --print_schedule shows it; %s changes it", rate, flag),
+         {{"learning_rate", rate}});
+    return absl::OkStatus();
+  }
+
  private:
+  // Trains with the tested rates until the last, or until the training diverges.
+  absl::Status TestRates(data::BatchSource& source, std::vector<TestedLoss>& losses) {
+    // Steps that a dynamic loss scale skips have no loss, and are not many.
+    for (int tries = 0; tries < 2 * kTestedRates && static_cast<int>(losses.size()) < kTestedRates; ++tries) {
+      ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source.Next());
+      if (!batch) break;
+      std::vector<double> loss;
+      const absl::Status trained = TrainStep(input_.spec, *std::move(batch), loss);
+      // A loss that is not finite is Internal; one ends the test as one that is very large does.
+      if (absl::IsInternal(trained) && losses.size() > 1) break;
+      RETURN_IF_ERROR(trained);
+      if (!loss.empty() && !AddLoss(losses, loss[0])) break;
+    }
+    return absl::OkStatus();
+  }
+
   // Prints the line of one item.
   void Tell(const std::string& item, const std::string& text, logs::Json::Object values = {}) {
     if (config_.base.output != "json") {
       results_ << item << ": " << text << std::endl;
       return;
     }
-    logs::Json::Object object = {{"event", "dry_run"}, {"item", item}, {"message", text}};
+    const char* const event = config_.rehearsal == Rehearsal::kFindLr ? "find_lr" : "dry_run";
+    logs::Json::Object object = {{"event", event}, {"item", item}, {"message", text}};
     object.insert(object.end(), values.begin(), values.end());
     results_ << logs::DumpJson(object) << std::endl;
   }
@@ -156,14 +204,18 @@ class DryRun {
     return estimator_->CheckBatchFits(input_.spec, config_.base.batch_size);
   }
 
-  absl::StatusOr<data::Batch> FirstTrainBatch() {
+  // Of `epochs` epochs, from where a run would begin.
+  absl::StatusOr<data::BatchSourcePtr> TrainBatches(int64_t epochs) {
     data::Position start = estimator_->state().position;
     if (start.index >= input_.num_train_examples) start = {start.epoch + 1, 0};
-    ASSIGN_OR_RETURN(const data::BatchSourcePtr source,
-                     input_.train({.seed = estimator_->state().seed,
-                                   .start = start,
-                                   .end_epoch = start.epoch + 1,
-                                   .rows = estimator_->held_rows(train::Mode::kTrain)}));
+    return input_.train({.seed = estimator_->state().seed,
+                         .start = start,
+                         .end_epoch = epochs == data::kEndless ? data::kEndless : start.epoch + epochs,
+                         .rows = estimator_->held_rows(train::Mode::kTrain)});
+  }
+
+  absl::StatusOr<data::Batch> FirstTrainBatch() {
+    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, TrainBatches(/*epochs=*/1));
     ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
     if (!batch) {
       return absl::DataLossError(absl::StrCat("the training data (", input_.dataset, ", ", input_.num_train_examples,
@@ -197,16 +249,21 @@ class DryRun {
     return Train("largest training step", source->spec(), *std::move(batch));
   }
 
-  absl::Status Train(const std::string& item, const data::ElementSpec& spec, data::Batch batch) {
-    const std::string types = TypesOf(batch);
-    std::vector<double> losses;
+  // Appends the loss, unless the step is skipped.
+  absl::Status TrainStep(const data::ElementSpec& spec, data::Batch batch, std::vector<double>& losses) {
     std::vector<std::unique_ptr<logs::Hook>> hooks;
     hooks.push_back(std::make_unique<logs::LossRecorder<double>>(losses));
     const auto input = [&](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
       return std::make_unique<OneBatch>(spec, std::move(batch));
     };
+    return estimator_->Train(input, estimator_->global_step() + 1, hooks);
+  }
+
+  absl::Status Train(const std::string& item, const data::ElementSpec& spec, data::Batch batch) {
+    const std::string types = TypesOf(batch);
+    std::vector<double> losses;
     const auto begin = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(estimator_->Train(input, estimator_->global_step() + 1, hooks));
+    RETURN_IF_ERROR(TrainStep(spec, std::move(batch), losses));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     // With a dynamic loss scale a step may be skipped, which is no fault.
     const std::string loss = losses.empty() ? "skipped, since gradients overflowed" : absl::StrCat("loss ", losses[0]);
@@ -239,8 +296,13 @@ class DryRun {
 absl::Status Rehearse(const Config& config, train::Model model, Input input, const SessionOptions& options,
                       std::ostream& results) {
   if (config.rehearsal == Rehearsal::kPrintSchedule) return PrintSchedule(config, model, input, options, results);
-  RETURN_IF_ERROR(CheckAlone(config, "--dry_run"));
-  return DryRun(config, std::move(input), results).Run(std::move(model), options);
+  const bool finds_lr = config.rehearsal == Rehearsal::kFindLr;
+  RETURN_IF_ERROR(CheckAlone(config, finds_lr ? "--find_lr" : "--dry_run"));
+  if (finds_lr && config.base.eval_only) {
+    return absl::InvalidArgumentError("--find_lr trains, and --eval_only does not; use one of them");
+  }
+  Trial trial(config, std::move(input), results);
+  return finds_lr ? trial.FindLr(std::move(model), options) : trial.DryRun(std::move(model), options);
 }
 
 }  // namespace official::run

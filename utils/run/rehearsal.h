@@ -1,4 +1,5 @@
-// Rehearsals: what a run would be, without it (--print_schedule, --dry_run). Nothing is written to --model_dir.
+// Rehearsals: what a run would be, without it (--print_schedule, --dry_run,
+// --find_lr). Nothing is written to --model_dir.
 //
 //   if (run::Rehearses(config)) return run::Rehearse(config, model, std::move(input), options, results);
 //
@@ -22,6 +23,8 @@ inline bool Rehearses(const Config& config) { return config.rehearsal != Rehears
 //   kDryRun         a line for each thing that is checked: directories, data, devices, parameters, memory, a training
 //                   step on the first batch and on one of the largest shape, an evaluation step. With --eval_only there
 //                   is no training step.
+//   kFindLr         the losses of a short training with a rising learning rate, and the rate that they suggest
+//                   (learning_rate_range.h)
 // Errors: those of a run, with the same codes. InvalidArgument for one process of several.
 absl::Status Rehearse(const Config& config, train::Model model, Input input, const SessionOptions& options,
                       std::ostream& results);

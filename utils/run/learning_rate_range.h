@@ -1,0 +1,35 @@
+// The answer to --find_lr: a learning rate for a model, from a short training with a rising rate.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace official::run {
+
+// The rates of the test: from the first to the last, each by the same factor above the one before.
+inline constexpr double kFirstTestedRate = 1e-7, kLastTestedRate = 1;
+inline constexpr int kTestedRates = 100;
+
+// Returns the learning rate of step i of the test, from 0.
+double TestedRate(int i);
+
+struct TestedLoss {
+  double learning_rate;
+  double loss;      // before the update with this rate
+  double smoothed;  // the mean of the losses until here, the later ones with more weight
+};
+
+// Appends the loss of the next step. Returns false if the training has diverged, so that there is nothing more to
+// learn: the smoothed loss is more than four times the least one so far.
+bool AddLoss(std::vector<TestedLoss>& losses, double loss);
+
+// Returns the index of the rate at which the smoothed loss falls most steeply over the logarithm of the rate, without
+// the first ten steps, where the mean settles, and the last one; nothing if there are too few steps or it never falls.
+// Source: "Cyclical Learning Rates for Training Neural Networks", L. N. Smith, 3.3; PyTorch Lightning's lr_find.
+std::optional<size_t> SteepestDescent(const std::vector<TestedLoss>& losses);
+
+// Returns a table of about 20 of the steps, the chosen one among them and marked.
+std::string LossTable(const std::vector<TestedLoss>& losses, std::optional<size_t> chosen);
+
+}  // namespace official::run
