@@ -11,7 +11,6 @@
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/json.h"
-#include "utils/misc/text.h"
 
 namespace official::serve {
 namespace {

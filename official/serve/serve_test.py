@@ -41,11 +41,6 @@ def floats(values: list[float]) -> list[float]:
     return list(struct.unpack(f"{len(values)}f", struct.pack(f"{len(values)}f", *values)))
 
 
-def floats_as_written(values: list[float], written: list[float]) -> list[float]:
-    """Those of `written` where both are the same float32, else of `values`."""
-    return [w if floats([v]) == floats([w]) else v for v, w in zip(values, written, strict=True)]
-
-
 class Server:
     """A process of serve_main, killed at the end of the test."""
 
@@ -125,7 +120,6 @@ class ServeTest(ProgramTestCase):
         ours, theirs = answer["probabilities"], expected["probabilities"]
         # Batches of other sizes are summed in another order.
         self.assertTrue(all(abs(a - b) < 1e-6 for a, b in zip(ours, theirs, strict=True)), f"{ours}\n{theirs}")
-        self.assertEqual(floats(ours), floats([float(repr(value)) for value in ours]))
 
     def test_predictions_are_those_of_mnist_main(self) -> None:
         server = self.server()
@@ -375,7 +369,8 @@ class OtherModelsTest(ProgramTestCase):
         self.assert_succeeded(self.execute(resnet, *flags, "--max_train_steps=1", model_dir))
         rng = random.Random(1)
         files = [self.write(f"{size}.png", png(size, rng.randbytes(3 * size * size))) for size in (32, 50)]
-        done = self.execute(resnet, model_dir, "--output=json", "--top_k=10", "--predict=-", stdin=f"{files[0]}\n{files[1]}")
+        flags = (model_dir, "--output=json", "--top_k=10", "--predict=-")
+        done = self.execute(resnet, *flags, stdin=f"{files[0]}\n{files[1]}")
         self.assert_succeeded(done)
         expected = [json.loads(line)["classes"] for line in done.stdout.splitlines()]
         server = Server(self, self.folder / "resnet")
@@ -408,19 +403,22 @@ class OtherModelsTest(ProgramTestCase):
         self.assertEqual(status, 200, answer)
         for one, told in zip(answer["predictions"], expected, strict=True):
             self.assertEqual(one["items"], [item["item"] for item in told["items"]])
-            self.assertEqual(one["ratings"], floats_as_written([item["rating"] for item in told["items"]], one["ratings"]))
+            self.assertEqual(floats(one["ratings"]), [item["rating"] for item in told["items"]])
         status, answer = self.predict(server, "ncf", [7, 99])
-        self.assertEqual((status, answer["error"]), (400, "example 1: user 99 is not among the 40 users of the ratings"))
+        self.assertEqual(status, 400)
+        self.assertEqual(answer["error"], "example 1: user 99 is not among the 40 users of the ratings")
         # The ratings say what a user has rated.
         moved = ratings.rename(self.folder / "moved.csv")
         self.assert_refused(self.execute(serve, model_dir), 66, "ratings.csv")
         server = Server(self, self.folder / "ncf", f"--ratings_file={moved}", "--top_k=4")
-        self.assertEqual(self.predict(server, "ncf", [7])[1]["predictions"][0]["items"][0], expected[0]["items"][0]["item"])
+        _, answer = self.predict(server, "ncf", [7])
+        self.assertEqual(answer["predictions"][0]["items"], [item["item"] for item in expected[0]["items"]])
 
     def test_transformer_translates_as_translate_main_does(self) -> None:
         subtokens = ["<pad>", "<EOS>", *(f"w{i}_" for i in range(28))]
         vocab_file = self.write("vocab", "".join(f"'{subtoken}'\n" for subtoken in subtokens))
-        network = "hidden_size=16,num_heads=4,filter_size=32,vocab_size=30,num_hidden_layers=1,extra_decode_length=5"
+        # With this alpha the network, which knows nothing, prefers long translations.
+        network = "hidden_size=16,num_heads=4,filter_size=32,vocab_size=30,num_hidden_layers=1,alpha=4"
         model_dir = f"--model_dir={self.folder / 'transformer'}"
         flags = ("--param_set=tiny", f"--params_override={network}", f"--vocab_file={vocab_file}", model_dir)
         data = ("--use_synthetic_data", "--batch_size=64", "--train_steps=1", "--steps_between_evals=1")
@@ -428,6 +426,7 @@ class OtherModelsTest(ProgramTestCase):
         lines = ["w1 w2 w3", "", "w7", "w7 w8 w9 w1 w2"]
         done = self.execute(translate, model_dir, f"--vocab_file={vocab_file}", stdin="\n".join(lines) + "\n")
         self.assert_succeeded(done)
+        self.assertNotEqual(set(done.stdout.splitlines()), {""})
         server = Server(self, self.folder / "transformer")
         status, answer = self.predict(server, "transformer", lines)
         self.assertEqual((status, answer), (200, {"predictions": done.stdout.splitlines()}))
