@@ -31,8 +31,9 @@ void EmitApply(const Node& node, HloBuilder& hlo) {
   for (int i = update.begin() + places::kNumSteps; i < update.end(); i += update.step()) {
     const auto in = [&](places::Group place) { return hlo.In(node.input(i + place)); };
     const HloAdamRule::State old = {in(places::kTable), in(places::kM), in(places::kV)};
-    const HloValue gradient = update.Clipped(
-        HloAddRows(hlo, hlo.SplatLike(0, old.variable), in(places::kIds), update.Unscaled(i + places::kRows)));
+    // The sum of a row first, as in dense Adam.
+    const HloValue sum = HloAddRows(hlo, hlo.SplatLike(0, old.variable), in(places::kIds), in(places::kRows));
+    const HloValue gradient = update.Clipped(update.Unscale(sum));
     const HloAdamRule::State now = rule.Step(old, gradient);
     update.Assign(i + places::kM, now.m);
     update.Assign(i + places::kV, now.v);

@@ -38,11 +38,12 @@ class HloUpdate {
     return hlo_.Binary("maximum", hlo_.Binary("minimum", x, hlo_.SplatLike(limit_, x)), hlo_.SplatLike(-limit_, x));
   }
   // The same before it is clipped.
-  HloValue Unscaled(int input) {
-    const HloValue g = hlo_.In(node_.input(input));
-    if (!guarded_) return g;
+  HloValue Unscaled(int input) { return Unscale(hlo_.In(node_.input(input))); }
+  // x without the loss scale.
+  HloValue Unscale(const HloValue& x) {
+    if (!guarded_) return x;
     const HloValue scale = hlo_.In(node_.input(num_scalars_ + update_guard::kLossScale));
-    return hlo_.Div(g, hlo_.Broadcast(scale, g.shape()));
+    return hlo_.Div(x, hlo_.Broadcast(scale, x.shape()));
   }
 
   // Each element of a bool vector, if the update applies, else false.
