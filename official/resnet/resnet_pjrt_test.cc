@@ -23,7 +23,9 @@ train::TrainingDifference TrainOnBoth(const train::Model& model, int seed, DType
   const auto train = [&](const char* device_kind) {
     return train::TrainOn(device_kind, /*num_replicas=*/1, model, input, dtype, kSteps);
   };
-  return train::DifferenceOf(train("cpu"), train(compute::kPjrtKind));
+  const auto cpu = train("cpu");
+  REQUIRE(cpu.losses.size() == kSteps);
+  return train::DifferenceOf(cpu, train(compute::kPjrtKind));
 }
 
 TEST_CASE("ResNet-8 trains on the device of a PJRT plugin as on the CPU") {

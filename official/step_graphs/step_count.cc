@@ -52,7 +52,7 @@ int64_t TouchedBytes(const TensorType& type, int64_t num_ids) {
   return rows <= num_ids ? type.num_bytes() : type.num_bytes() / rows * num_ids;
 }
 
-int64_t BytesOf(const Node& node) {
+int64_t BytesOfNode(const Node& node) {
   const int64_t num_ids = NumIds(node);
   int64_t bytes = 0;
   absl::flat_hash_set<Value> read;
@@ -128,7 +128,7 @@ absl::StatusOr<StepCount> CountStep(const train::BuiltModel& built, const GpuRat
   for (const auto& node : lowered.graph.graph->nodes()) {
     if (!compute::NeedsKernel(*node)) continue;
     ++count.nodes;
-    const int64_t bytes = BytesOf(*node);
+    const int64_t bytes = BytesOfNode(*node);
     const double flops = compute::FlopsOf(*node).value_or(0);
     const double rate = ProductType(*node) == DType::kFloat32 ? gpu.flops_float32 : gpu.flops_half;
     if (flops > 0) ++count.products;

@@ -39,7 +39,7 @@ flags::Program ToolProgram() {
       .description =
           "Compiles the training step of each MODEL, by default of all, for a TPU that need not be there, and "
           "prints the time of a step by the compiler's own model of the chip, operations, bytes that memory "
-          "moves, and memory that the step occupies. Nothing is measured and nothing is sent to a network.",
+          "moves, and memory that the step occupies. Nothing is measured.",
       .examples = {{"tpu_compile mnist --dtype=bf16", "the step of the MNIST network in bfloat16"},
                    {"tpu_compile transformer-base --topology=v4:2x2x1 --find_batch",
                     "the largest batch of the Transformer on a TPU v4"}},

@@ -26,7 +26,7 @@ bool AddLoss(std::vector<TestedLoss>& losses, double loss) {
   losses.push_back({TestedRate(n), loss, smoothed});
   const auto least = std::min_element(losses.begin(), losses.end(),
                                       [](const TestedLoss& a, const TestedLoss& b) { return a.smoothed < b.smoothed; });
-  return smoothed <= 4 * least->smoothed;
+  return least->smoothed <= 0 || smoothed <= 4 * least->smoothed;
 }
 
 std::optional<size_t> SteepestDescent(const std::vector<TestedLoss>& losses) {

@@ -289,17 +289,16 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
 }
 
 absl::Status Session::OpenBestEvaluations() {
-  if (!DecidesByEvaluations(config_.base)) return absl::OkStatus();
-  if (is_chief()) {
-    ASSIGN_OR_RETURN(best_evaluations_,
-                     BestEvaluations::Open(config_.base, config_.train.model_dir, estimator_->state()));
-  }
-  return DecideByEvaluations(nullptr);
+  return DecidesByEvaluations(config_.base) ? DecideByEvaluations(nullptr) : absl::OkStatus();
 }
 
 absl::Status Session::DecideByEvaluations(const train::EvalResults* results) {
   const auto decide = [&]() -> absl::StatusOr<std::string> {
-    if (!best_evaluations_) return "";
+    if (!is_chief()) return "";
+    if (!best_evaluations_) {  // here, so that the others are told of an error
+      ASSIGN_OR_RETURN(best_evaluations_,
+                       BestEvaluations::Open(config_.base, config_.train.model_dir, estimator_->state()));
+    }
     if (results != nullptr) RETURN_IF_ERROR(best_evaluations_->Add(estimator_->global_step(), *results));
     return best_evaluations_->WhyStop().value_or("");
   };
@@ -655,11 +654,13 @@ absl::Status Session::Export(
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
                                                               std::vector<train::RunFact> facts) {
   RETURN_IF_ERROR(CheckAlone(config, "a prediction"));
-  ASSIGN_OR_RETURN(Devices devices, DevicesFor(config));
+  Config one = config;
+  if (config.performance.distribution_strategy == "tpu") one.cluster.num_replicas = 1;
+  ASSIGN_OR_RETURN(Devices devices, DevicesFor(one));
   devices.num_replicas = 1;
   Input input;
   input.facts = std::move(facts);
-  ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config, devices));
+  ASSIGN_OR_RETURN(auto strategy, MakeStrategy(one, devices));
   return train::Estimator::Create(std::move(model), EstimatorConfigFor(config, input, train::ModelDir::Use::kRead),
                                   std::move(strategy));
 }

@@ -181,13 +181,14 @@ absl::Status CheckpointedModel::CheckIsOfThisModel(const std::vector<compute::Va
   std::vector<std::string> missing, unlike;
   for (const compute::VariableSpec& spec : added) {
     if (!IsSaved(spec.name)) continue;
-    const std::optional<StoredTensor> found = restored_->Find(spec.name);
+    const std::string name = StoredName(spec);
+    const std::optional<StoredTensor> found = restored_->Find(name);
     // Not there in TensorFlow's, or with other flags.
     if (!found && (absl::StartsWith(spec.name, kRunPrefix) || absl::EndsWith(spec.name, kAverageSuffix))) continue;
     if (!found) {
       missing.push_back(spec.name);
     } else if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
-      unlike.push_back(absl::StrCat(spec.name, " (", found->dtype_name, found->shape.ToString(), ", the model has ",
+      unlike.push_back(absl::StrCat(name, " (", found->dtype_name, found->shape.ToString(), ", the model has ",
                                     spec.type.ToString(), ")"));
     }
   }

@@ -122,8 +122,8 @@ absl::Status Loop::Steps(data::BatchSource& source) {
       return batch.status();
     }
     if (!*batch) break;
-    ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
     const Clock::duration data_wait = Clock::now() - wait_start;
+    ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
     RETURN_IF_ERROR(model_.ConnectServers(source.spec()));
     RETURN_IF_ERROR(model_.ReadVariables(source.spec(), **batch));
     if (!begun()) RETURN_IF_ERROR(Begin(*program));

@@ -208,6 +208,11 @@ void Update(Value learning_rate, Value finite, TrainingStep& step) {
   if (!gradients.empty()) {
     for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
   }
+  if (targets.size() - num_targets > 1 && step.model.update.ema_decay && graph.replica_context().num_replicas > 1) {
+    return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "model ", step.model.name, ": its optimizer makes ", targets.size() - num_targets,
+        " updates; with moving averages of the variables on several devices it must update all variables in one")));
+  }
   UpdateAverages(inputs.apply, step);
   built.settle = compute::SettleRows(graph);
   for (const auto& node : graph.nodes()) {
@@ -277,6 +282,11 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
                                       const data::ElementSpec& types, bool has_examples, int num_replicas,
                                       StepPart part, const std::optional<compute::PackSizes>& pack_sizes,
                                       const std::optional<ServerUpdate>& server_update) {
+  if (server_update && (model.update.clip_norm || model.update.ema_decay)) {
+    return absl::InvalidArgumentError(absl::StrCat("model ", model.name,
+                                                   ": with parameter servers gradients cannot be "
+                                                   "clipped by their norm, and variables have no moving averages"));
+  }
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
   built.part = part;

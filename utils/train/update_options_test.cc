@@ -18,6 +18,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/estimator.h"
+#include "utils/train/step.h"
 
 namespace official::train {
 namespace {
@@ -49,14 +50,31 @@ Model Line() {
           .learning_rate = [](int64_t) { return kRate; }};
 }
 
+data::BatchSourcePtr BatchesOf(const Tensor& x, const Tensor& y, data::Position start) {
+  return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
+                       {.batch_size = kBatchSize, .start = start, .end_epoch = data::kEndless});
+}
+
 absl::StatusOr<data::BatchSourcePtr> Input(data::Position start) {
   Tensor x(DType::kFloat32, {kExamples, kFeatures}), y(DType::kFloat32, {kExamples});
   for (int e = 0; e < kExamples; ++e) {
     for (int i = 0; i < kFeatures; ++i) x.data<float>()[kFeatures * e + i] = Feature(e, i);
     y.data<float>()[e] = Label(e);
   }
-  return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
-                       {.batch_size = kBatchSize, .start = start, .end_epoch = data::kEndless});
+  return BatchesOf(x, y, start);
+}
+
+// The same with a further batch, the fourth, whose loss is finite and whose gradients times 32768 are not.
+absl::StatusOr<data::BatchSourcePtr> InputWithOverflow(data::Position start) {
+  constexpr int kBefore = 3 * kBatchSize, kAll = kExamples + kBatchSize;
+  Tensor x(DType::kFloat32, {kAll, kFeatures}), y(DType::kFloat32, {kAll});
+  for (int row = 0; row < kAll; ++row) {
+    const bool overflows = row >= kBefore && row < kBefore + kBatchSize;
+    const int e = row < kBefore ? row : row - kBatchSize;
+    for (int i = 0; i < kFeatures; ++i) x.data<float>()[kFeatures * row + i] = overflows ? 1e18f : Feature(e, i);
+    y.data<float>()[row] = overflows ? 0 : Label(e);
+  }
+  return BatchesOf(x, y, start);
 }
 
 EstimatorConfig Config() {
@@ -222,7 +240,7 @@ TEST_CASE("Gradients of rows of a table are clipped as dense ones are") {
   CHECK(Values(*estimator, "table/Adam_1")[0] > tables[1][0]);
 }
 
-// The means of the squares of the predictions' errors on the first batch times 0.5: the loss of an evaluation.
+// The mean of the squares of the predictions' errors times 0.5: the loss of an evaluation.
 double LossOf(const std::vector<double>& w) {
   double loss = 0;
   for (int e = 0; e < kExamples; ++e) {
@@ -304,7 +322,45 @@ TEST_CASE("Moving averages follow the variables, and evaluations and predictions
   CHECK(Values(*fourth, "w") == Values(*third, "w"));
 }
 
-TEST_CASE("A skipped step leaves the averages, and tables have those of dense updates") {
+TEST_CASE("A skipped step leaves the variables and their averages") {
+  const int num_replicas = GENERATE(1, 2);
+  CAPTURE(num_replicas);
+  EstimatorConfig config = Config();
+  config.ema_decay = 0.5;
+  const auto plain = MakeEstimator(config, num_replicas);
+  REQUIRE(plain->Train(Input, kSteps, {}).ok());
+  config.model_dir = Config().model_dir;
+  config.loss_scale = {.value = 32768, .dynamic = true};
+  const auto skipping = MakeEstimator(config, num_replicas);
+  REQUIRE(skipping->Train(InputWithOverflow, kSteps, {}).ToString() == "OK");
+  CHECK(Values(*skipping, kLossScale) == std::vector<float>{16384});  // one step was skipped
+  for (const char* name : {"w", "w/ExponentialMovingAverage"}) CHECK(Values(*skipping, name) == Values(*plain, name));
+}
+
+TEST_CASE("Averages on several devices need an optimizer of one update") {
+  Model model = Line();
+  model.model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    const auto variable = [&](const char* name) {
+      return in.graph.Variable({name, {DType::kFloat32, {kBatchSize}}, compute::Initializer::Normal(1)});
+    };
+    return ModelSpec{.loss = compute::Mean(compute::Square(compute::Add(variable("a"), variable("b"))))};
+  };
+  model.optimizer = [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+    std::vector<compute::Node*> nodes;
+    for (const compute::VariableGradient& one : variables) {
+      for (compute::Node* node : compute::GradientDescent(inputs, {one})) nodes.push_back(node);
+    }
+    return nodes;
+  };
+  EstimatorConfig config = Config();
+  config.ema_decay = 0.5;
+  const auto trained = MakeEstimator(config, 2, model)->Train(Input, 1, {});
+  CHECK_THAT(trained.ToString(), Contains("its optimizer makes 2 updates"));
+  config.model_dir = Config().model_dir;
+  CHECK(MakeEstimator(config, 1, model)->Train(Input, 1, {}).ok());
+}
+
+TEST_CASE("Tables have the averages of dense updates") {
   EstimatorConfig config = Config();
   config.ema_decay = 0.5;
   std::vector<std::vector<float>> tables;

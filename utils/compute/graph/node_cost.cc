@@ -14,6 +14,14 @@ absl::flat_hash_map<OpName, FlopsFunction>& Registry() {
   return *registry;
 }
 
+// A node that updates variables, or brings rows of them up to date and hands their numbers on.
+bool UpdatesVariables(const Node& node) {
+  const auto& outputs = node.output_types();
+  const auto is_numbers = [](const TensorType& type) { return type.dtype == DType::kInt32; };
+  return node.op().is_update ||
+         (node.op().has_side_effect && !outputs.empty() && std::all_of(outputs.begin(), outputs.end(), is_numbers));
+}
+
 // The number of rows of tables that the node reads or updates by their numbers; nothing if it takes none. A node that
 // updates variables has the numbers among its inputs.
 std::optional<int64_t> NumRows(const Node& node, int input) {
@@ -21,9 +29,9 @@ std::optional<int64_t> NumRows(const Node& node, int input) {
     return node.input(*ids).shape().num_elements();
   }
   std::optional<int64_t> most;
-  if (!node.op().has_side_effect || node.input(input).shape().rank() < 2) return most;
+  if (!UpdatesVariables(node) || node.input(input).shape().rank() == 0) return most;
   for (const Value& v : node.inputs()) {
-    if (v.dtype() != DType::kInt32 || v.shape().rank() == 0) continue;
+    if (v.dtype() != DType::kInt32 || v.shape().rank() == 0 || v.node()->Is(op::Variable)) continue;
     most = std::max(most.value_or(0), v.shape().num_elements());
   }
   return most;

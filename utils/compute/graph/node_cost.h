@@ -20,7 +20,8 @@ bool RegisterFlops(OpName op, FlopsFunction flops);
 std::optional<double> FlopsOf(const Node& node);
 
 // Returns the bytes that a node reads and writes: of each input once, of variables that it updates twice, and of its
-// outputs. Of a table whose rows are read or updated by int32 numbers, as many rows count as there are numbers.
+// outputs. Of a table whose rows are read (OpDef::row_ids) or updated by int32 numbers, as many rows count as there are
+// numbers.
 int64_t BytesOf(const Node& node);
 
 }  // namespace official::compute

@@ -27,6 +27,7 @@ class PjrtHostBuffer : public HostBuffer {
   ~PjrtHostBuffer() override { Copied().IgnoreError(); }
 
   absl::Status StartCopy(const void* memory) override {
+    RETURN_IF_ERROR(Copied());  // an earlier one
     num_runs_ = device_.num_runs();
     ASSIGN_OR_RETURN(copied_, MemoryOf(memory).StartCopyTo(bytes_.data(), static_cast<int64_t>(bytes_.size())));
     return absl::OkStatus();

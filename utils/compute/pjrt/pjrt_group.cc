@@ -92,6 +92,9 @@ absl::StatusOr<PjrtResults> PjrtGroup::Execute(int rank, PjrtExecutable& executa
       for (size_t r = 0; r < given_.size(); ++r) {
         if (given_[r] == nullptr) missing.push_back(r);
       }
+      // One that comes later must not run with the arguments of those that have left.
+      aborted_ = true;
+      changed_.notify_all();
       return absl::DeadlineExceededError(absl::StrCat("replica ", rank, " has waited ", deadline_.count(),
                                                       " s for replica ", absl::StrJoin(missing, ", "),
                                                       "; --all_reduce_timeout_secs sets how long it may"));

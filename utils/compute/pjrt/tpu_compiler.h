@@ -28,8 +28,9 @@ struct CompiledCost {
 class TpuCompiler {
  public:
   // Compiles for chips as `topology` names them: "v5e:2x2", "v4:2x2x1", "v5p:2x2x1". From this call on, the calling
-  // thread and those that it starts have no network, and the environment tells libtpu.so not to look for a TPU there.
-  // Errors: those of PjrtPlugin::LoadCompiler; InvalidArgument for a topology that the plugin does not know.
+  // thread and those that it starts have no network, where the kernel lets a process leave it, and the environment
+  // tells libtpu.so not to look for a TPU there. Errors: those of PjrtPlugin::LoadCompiler; InvalidArgument for a
+  // topology that the plugin does not know.
   static absl::StatusOr<std::unique_ptr<TpuCompiler>> Create(const std::string& plugin, const std::string& topology);
   TpuCompiler(const TpuCompiler&) = delete;
   TpuCompiler& operator=(const TpuCompiler&) = delete;
