@@ -248,11 +248,11 @@ class Server : public HttpServer {
     signals_.async_wait([this](error_code error, int signal) {
       if (error) return;
       if (signal_ == SIGINT && signal == SIGINT) misc::DieOfSignal(signal);
+      WaitForSignal();  // first, since without clients Stop ends this, too
       if (signal_ == 0) {
         signal_ = signal;
         Stop();
       }
-      WaitForSignal();
     });
   }
 

@@ -310,6 +310,14 @@ class ServeTest(ProgramTestCase):
         self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
         self.assertIn("serve_main: stopped; all requests that had begun are answered", stderr)
 
+    def test_without_clients_a_signal_ends_it(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            server = self.server()
+            self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)
+            server.process.send_signal(number)
+            _, stderr = server.process.communicate(timeout=self.deadline)
+            self.assertEqual(server.process.returncode, -number, stderr)
+
     def test_a_request_that_has_waited_too_long_is_told_so(self) -> None:
         server = self.server("--rest_api_timeout_in_ms=200", "--batch_timeout_micros=400000")
         status, answer = server.predict({"instances": [pixels(0)]})
