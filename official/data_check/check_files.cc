@@ -44,6 +44,22 @@ std::string StemOfText(const std::string& path) {
   return is_language && !is_kind ? path.substr(0, dot) : "";
 }
 
+// ISO 639-1.
+constexpr absl::string_view kLanguages =
+    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv "
+    "dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig "
+    "ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh "
+    "mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru "
+    "rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug "
+    "uk ur uz ve vi vo wa wo xh yi yo za zh zu ";
+
+bool IsLanguage(absl::string_view extension) {
+  for (size_t i = 0; i + 2 <= kLanguages.size(); i += 3) {
+    if (kLanguages.substr(i, 2) == extension) return true;
+  }
+  return false;
+}
+
 absl::Status AddFile(const std::string& path, bool in_directory, std::vector<File>& found) {
   ASSIGN_OR_RETURN(const DataFormat format, FormatOfFile(path));
   if (format == DataFormat::kUnknown) {
@@ -56,17 +72,21 @@ absl::Status AddFile(const std::string& path, bool in_directory, std::vector<Fil
   return absl::OkStatus();
 }
 
-// Of the text in a directory, only pairs are data; labels.txt, README and others are not.
-void DropLoneText(std::vector<File>& found) {
+// Of the text in a directory, only that in several languages is data; labels.txt, README, index.css and index.js, and
+// others are not.
+void DropOtherText(std::vector<File>& found) {
+  const auto is_translated = [](const File& file) {
+    return file.format == DataFormat::kText && IsLanguage(file.path.substr(file.path.rfind('.') + 1));
+  };
   std::map<std::string, int> stems;
-  for (const File& file : found) stems[StemOfText(file.path)] += file.format == DataFormat::kText;
-  found.erase(std::remove_if(found.begin(), found.end(),
-                             [&](const File& file) {
-                               const std::string stem = StemOfText(file.path);
-                               return file.in_directory && file.format == DataFormat::kText &&
-                                      (stem.empty() || stems[stem] < 2);
-                             }),
-              found.end());
+  for (const File& file : found) {
+    if (is_translated(file)) ++stems[StemOfText(file.path)];
+  }
+  const auto is_other = [&](const File& file) {
+    return file.in_directory && file.format == DataFormat::kText &&
+           (!is_translated(file) || stems[StemOfText(file.path)] < 2);
+  };
+  found.erase(std::remove_if(found.begin(), found.end(), is_other), found.end());
 }
 
 absl::Status AddDirectory(const std::string& directory, std::vector<File>& found) {
@@ -85,7 +105,7 @@ absl::Status AddDirectory(const std::string& directory, std::vector<File>& found
   std::sort(paths.begin(), paths.end());
   const size_t before = found.size();
   for (const std::string& path : paths) RETURN_IF_ERROR(AddFile(path, /*in_directory=*/true, found));
-  DropLoneText(found);
+  DropOtherText(found);
   if (found.size() > before) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(directory, " holds no data files of a format that the programs read"));
 }

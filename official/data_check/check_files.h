@@ -13,7 +13,8 @@ namespace official::data_check {
 
 struct CheckOptions {
   // Files, and directories, which are searched with all below them. In a directory, files that no program reads are
-  // passed over; a file that is named must be one of the formats (data_format.h).
+  // passed over, and so is text, but for files whose names differ in two-letter language codes (ISO 639-1) at their
+  // ends; a file that is named must be one of the formats (data_format.h).
   std::vector<std::string> paths;
   // Labels of images in TFRecord files are 0 to one less than this. Unset: the number of names in the labels.txt next
   // to a file, else that of ImageNet.

@@ -248,6 +248,9 @@ TEST_CASE_METHOD(Fixture, "Text: UTF-8, and as many lines as its translation") {
 TEST_CASE_METHOD(Fixture, "A directory is searched for what programs read, and numbered files must be complete") {
   Write("README", "not data");
   Write("picture.png", "\x89PNG\r\n\x1a\n");
+  for (const char* const name : {"index.css", "index.js", "index.html", "index.en", "a.py", "a.sh", "a.de"}) {
+    Write(name, std::string(name) == "index.js" ? "one\ntwo\n" : "one\n");
+  }
   CHECK(absl::IsNotFound(Check(directory_).status()));
   CHECK(absl::IsNotFound(Check(Path("none")).status()));
   const absl::Status picture = Check(Path("picture.png")).status();

@@ -1,7 +1,6 @@
 #include "official/report/event_files.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +14,7 @@ namespace {
 
 constexpr size_t kMaxImages = 12;
 constexpr size_t kMaxImageBytes = 1 << 18;
+constexpr double kMaxTime = 1e11;  // seconds since 1970; a damaged time could be any number
 constexpr absl::string_view kPngSignature = "\x89PNG\r\n\x1a\n";
 
 void AddImage(const tensorflow::Summary::Value& value, int64_t step, Run& run) {
@@ -25,13 +25,13 @@ void AddImage(const tensorflow::Summary::Value& value, int64_t step, Run& run) {
 }
 
 void AddEvent(const tensorflow::Event& event, Split split, Run& run) {
-  if (std::isfinite(event.wall_time()) && event.wall_time() > 0) {
+  if (event.wall_time() > 0 && event.wall_time() <= kMaxTime) {
     run.first_time = std::min(run.first_time.value_or(event.wall_time()), event.wall_time());
     run.last_time = std::max(run.last_time.value_or(event.wall_time()), event.wall_time());
   }
   if (event.has_session_log() && event.session_log().status() == tensorflow::SessionLog::START) {
     for (auto& [key, series] : run.curves) {
-      if (key.second == split) series.ForgetFrom(event.step());
+      if (key.second == split) series.ForgetFrom(event.step() + 1);
     }
   }
   for (const tensorflow::Summary::Value& value : event.summary().value()) {
@@ -59,7 +59,7 @@ absl::Status ReadEventFile(const std::string& path, Split split, Run& run) {
     const absl::StatusOr<bool> found = reader->Next(&record);
     if (!found.ok()) {
       if (!absl::IsDataLoss(found.status())) return found.status();
-      if (!absl::StrContains(found.status().message(), "truncated")) {
+      if (!absl::StrContains(absl::StripPrefix(found.status().message(), path), "truncated")) {
         run.notes.emplace_back(found.status().message());
       }
       return absl::OkStatus();

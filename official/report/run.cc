@@ -54,11 +54,13 @@ NamedTexts FlagsOf(const std::string& text) {
   return flags;
 }
 
-// The text of a field, whatever its type, or "".
+// The text of a field that is a string, a number or a boolean, or "".
 std::string TextOf(const nlohmann::json& json, const std::string& pointer) {
   const nlohmann::json::json_pointer at(pointer);
-  if (!json.contains(at) || json[at].is_null()) return "";
-  return json[at].is_string() ? json[at].get<std::string>() : json[at].dump();
+  if (!json.contains(at)) return "";
+  const nlohmann::json& field = json[at];
+  if (field.is_string()) return field.get<std::string>();
+  return field.is_number() || field.is_boolean() ? field.dump() : "";
 }
 
 // "2026-11-25 23:07:27 UTC" for "2026-11-25T23:07:27.953458Z".

@@ -92,7 +92,7 @@ TEST_CASE("Curves of event files") {
   Write(directory + "/metric.log", Metric("loss", "100", 10));
   const Run run = ReadRun(directory).value();
   const Bucket loss = Total(run.curves.at(kTrainingLoss).buckets());
-  CHECK(loss.count == 2);  // of steps 10 and 25
+  CHECK(loss.count == 3);  // of steps 10, 20 and 25
   CHECK(loss.max == 4);
   CHECK(loss.last == 2);
   CHECK(run.curves.count({"accuracy", Split::kTraining}) == 0);  // of step 30, before the run was resumed at 20
@@ -100,10 +100,16 @@ TEST_CASE("Curves of event files") {
   CHECK(Last(run, {"loss", Split::kEvaluation}) == 2.5);
   CHECK(run.first_time == 1010);
   CHECK(run.last_time == 1030);
+  tensorflow::Event no_time;
+  for (const double time : {1e300, HUGE_VAL, std::nan(""), -1.0}) {
+    no_time.set_wall_time(time);
+    WriteEvents(directory + "/events.out.tfevents.4.host", {no_time});
+    CHECK(ReadRun(directory).value().last_time == 1030);
+  }
 }
 
 TEST_CASE("An event file that is cut off or damaged is used up to there") {
-  const std::string directory = NewDirectory("cut_off"), path = directory + "/events.out.tfevents.1.host";
+  const std::string directory = NewDirectory("truncated"), path = directory + "/events.out.tfevents.1.host";
   WriteEvents(path, {Scalar(1, "loss", 4), Scalar(2, "loss", 3)});
   const std::string whole = files::ReadFile(path, 1000).value();
   for (const size_t cut : {size_t{1}, size_t{15}, whole.size() / 2 - 2}) {
@@ -166,6 +172,9 @@ TEST_CASE("Facts of benchmark_run.log and flags") {
                                 {"memory", "8.0 GiB"},
                                 {"parameter y", "3"}});
   CHECK(run.Fact("data") == "MNIST");
+  const std::string deep = std::string(400000, '[') + std::string(400000, ']');
+  Write(directory + "/benchmark_run.log", absl::StrCat(R"({"test_id": true, "model_name": )", deep, "}"));
+  CHECK(ReadRun(directory).value().facts == NamedTexts{{"test id", "true"}});
   Write(directory + "/benchmark_run.log", "{");
   CHECK_THAT(ReadRun(directory).value().notes.at(0), Contains("benchmark_run.log is not a JSON object"));
 }

@@ -1,12 +1,21 @@
 """The programs with the libraries that they need, as a folder that works wherever it lies."""
 
-import subprocess
 from pathlib import Path
 
 from tools.packaging import trees
-from tools.packaging.libraries import C_LIBRARY, LOADED, Library, libraries_of
+from tools.packaging.libraries import C_LIBRARY, LOADED, Library, libraries_of, output
 
-DOCUMENTS = ("README.md", "LICENSE", "docs/*.md", "docs/flags/*.md", "docs/manual/*.md")
+# And what they link to, but for sources.
+DOCUMENTS = (
+    "README.md",
+    "LICENSE",
+    "docs/*.md",
+    "docs/flags/*.md",
+    "docs/logs/*.log",
+    "docs/manual/*.md",
+    "docs/pictures/*.svg",
+    "official/step_graphs/conv_plans_*.txt",
+)
 NOTE = """The libraries in lib/ are those of Debian's packages whose names the folders here have; each holds the
 copyright file of its package. The programs are linked with them and with the headers of the packages.
 """
@@ -15,7 +24,7 @@ copyright file of its package. The programs are linked with them and with the he
 def add_program(source: Path, target: Path) -> None:
     """Copies a built program or shared object without the symbols that only a debugger reads."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["strip", "--strip-unneeded", "-o", target, source], check=True)
+    output("strip", "--strip-unneeded", "-o", target, source)
     target.chmod(0o755)
 
 
@@ -44,6 +53,6 @@ def make_bundle(root: Path, programs: list[Path], folder: Path) -> None:
         target = folder / "bin" / program.name
         add_program(program, target)
         # An RPATH, not a RUNPATH: it also holds for the libraries of libraries, and for those that are loaded later.
-        subprocess.run(["patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/../lib", target], check=True)
+        output("patchelf", "--force-rpath", "--set-rpath", "$ORIGIN/../lib", target)
     add_documents(root, folder / "share/doc/official-models")
     add_licenses(libraries, folder / "share/licenses")

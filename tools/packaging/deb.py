@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tools.packaging import trees
 from tools.packaging.bundle import add_documents, add_program
+from tools.packaging.libraries import output
 
 SUMMARY = "train image, translation and recommendation models"
 DESCRIPTION = """\
@@ -78,10 +79,8 @@ def make_deb(root: Path, programs: list[Path], version: str, epoch: int, xz_pres
             f"Section: science\nPriority: optional\nDescription: {SUMMARY}\n{DESCRIPTION}",
         )
         trees.settle(tree, epoch)
-        subprocess.run(
-            ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{xz_preset}", "--build", tree, target],
-            env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)}, stdout=subprocess.DEVNULL, check=True,
-        )  # fmt: skip
+        command = ("dpkg-deb", "--root-owner-group", "-Zxz", f"-z{xz_preset}", "--build", tree, target)
+        output(*command, env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)})
 
 
 def changelog(version: str, epoch: int) -> str:

@@ -18,8 +18,9 @@ class Library:
     package: str  # "zlib1g"
 
 
-def output(*command: object) -> str:
-    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout
+def output(*command: object, env: dict[str, str] | None = None) -> str:
+    """What a command says; CalledProcessError, with what it said on standard error, if it fails."""
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True, env=env).stdout
 
 
 def packages_of(paths: Iterable[Path]) -> dict[Path, str]:

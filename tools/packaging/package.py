@@ -19,6 +19,11 @@ from tools.packaging.image import make_image
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("archive", "deb", "image")
+MAX_EPOCH = (1 << 33) - 1  # the header of a file in a tar archive has no room for more
+
+
+class BadEpochError(Exception):
+    pass
 
 
 def version() -> str:
@@ -28,8 +33,10 @@ def version() -> str:
 def epoch() -> int:
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given:
+        if not re.fullmatch("[0-9]{1,10}", given) or int(given) > MAX_EPOCH:
+            raise BadEpochError(f"SOURCE_DATE_EPOCH={given}: expected seconds since 1970, from 0 to {MAX_EPOCH}")
         return int(given)
-    return int(subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=True, capture_output=True).stdout)
+    return int(subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=True, capture_output=True, text=True).stdout)
 
 
 def make(output_dir: Path, kinds: list[str], level: int, programs: list[Path]) -> list[Path]:
@@ -61,20 +68,31 @@ def make(output_dir: Path, kinds: list[str], level: int, programs: list[Path]) -
 
 def put_whole(packed: Path, target: Path) -> None:
     incomplete = target.with_name(target.name + ".incomplete")
-    trees.put(packed, incomplete)
-    os.replace(incomplete, target)
+    try:
+        trees.put(packed, incomplete)
+        os.replace(incomplete, target)
+    finally:
+        incomplete.unlink(missing_ok=True)
 
 
 def main() -> int:
     output_dir, kinds, level, *programs = sys.argv[1:]
     try:
         made = make(Path(output_dir), kinds.split(","), int(level), [Path(program) for program in programs])
+    except BadEpochError as error:
+        print(f"tools/package: {error}", file=sys.stderr)
+        return 2
     except LookupError as error:
         print(f"tools/package: {error}", file=sys.stderr)
         return 66
+    except subprocess.CalledProcessError as error:
+        command = " ".join(str(word) for word in error.cmd)
+        hint = "; or set SOURCE_DATE_EPOCH to the time of the packages" if error.cmd[0] == "git" else ""
+        print(f"tools/package: {command}: {error.stderr.strip() or error}{hint}", file=sys.stderr)
+        return 1
     except OSError as error:
-        print(f"tools/package: cannot write to {output_dir}: {error}", file=sys.stderr)
-        return 74
+        print(f"tools/package: {error.filename or output_dir}: {error.strerror}", file=sys.stderr)
+        return 66 if isinstance(error, FileNotFoundError) else 74
     for path in made:
         print(f"{path}: {path.stat().st_size >> 10} KiB")
     return 0

@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,7 @@ from pathlib import Path
 from unittest import mock
 
 from tools.packaging import package
+from tools.packaging.bundle import add_documents
 from tools.packaging.image import make_base
 
 PROGRAMS = [Path(argument).absolute() for argument in sys.argv[1:3]]
@@ -41,8 +43,82 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def in_root(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    unshare = ["unshare", "--map-root-user", "--mount", "sh", "-c", IN_ROOT, root]
+    unshare = ["unshare", "--map-root-user", "--mount", "--net", "sh", "-c", IN_ROOT, root]
     return subprocess.run([*unshare, *command], capture_output=True, text=True, timeout=DEADLINE)
+
+
+def refusal(output_dir: Path, program: Path, code: int) -> str:
+    """What is said where no archive can be made of the program."""
+    told = io.StringIO()
+    with mock.patch.object(sys, "argv", ["", str(output_dir), "archive", "0", str(program)]):
+        with contextlib.redirect_stderr(told):
+            found = package.main()
+    assert found == code, (found, told.getvalue())
+    return told.getvalue()
+
+
+class BadSurroundingsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def refusal(self, code: int, *, program: Path = PROGRAMS[0], **variables: str) -> str:
+        with mock.patch.dict(os.environ, variables):
+            return refusal(self.folder / "packages", program, code)
+
+    def test_the_time_is_not_known(self) -> None:
+        for epoch in "x", "-1", "8589934592", "\u0663":
+            told = self.refusal(2, SOURCE_DATE_EPOCH=epoch)
+            self.assertEqual(
+                told, f"tools/package: SOURCE_DATE_EPOCH={epoch}: expected seconds since 1970, from 0 to 8589934591\n"
+            )
+        (self.folder / "utils/misc").mkdir(parents=True)
+        (self.folder / "utils/misc/version.h").write_text('kVersion[] = "1.0"')
+        with mock.patch.object(package, "ROOT", self.folder):
+            told = self.refusal(1, SOURCE_DATE_EPOCH="", GIT_CEILING_DIRECTORIES=str(self.folder.parent))
+        self.assertRegex(told, r"^tools/package: git log .*: fatal: not a git repository.*SOURCE_DATE_EPOCH.*\n$")
+        self.assertFalse((self.folder / "packages").exists())
+
+    def test_a_command_is_missing_or_fails(self) -> None:
+        told = self.refusal(66, SOURCE_DATE_EPOCH="", PATH=str(self.folder))
+        self.assertEqual(told, "tools/package: git: No such file or directory\n")
+        text = self.folder / "text"
+        text.write_text("not a program")
+        told = self.refusal(1, program=text, SOURCE_DATE_EPOCH=EPOCH)
+        self.assertIn(f"tools/package: ldd {text}: ", told)
+        self.assertGreater(len(told), len(f"tools/package: ldd {text}: \n"))
+
+    def test_a_folder_that_is_a_file(self) -> None:
+        (self.folder / "packages").write_text("")
+        told = self.refusal(74, SOURCE_DATE_EPOCH=EPOCH)
+        self.assertEqual(told, f"tools/package: {self.folder / 'packages'}: File exists\n")
+
+    def test_nothing_incomplete_is_left(self) -> None:
+        packed, target = self.folder / "packed", self.folder / "target"
+        packed.write_text("x")
+        target.mkdir()
+        with self.assertRaises(IsADirectoryError):
+            package.put_whole(packed, target)
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"packed", "target"})
+
+
+class DocumentsTest(unittest.TestCase):
+    def test_links_lead_to_documents_or_to_sources(self) -> None:
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as temporary:
+            folder = Path(temporary).resolve()
+            add_documents(package.ROOT, folder)
+            num_links = 0
+            for page in folder.rglob("*.md"):
+                for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+                    if re.match("[a-z]+:", link):
+                        continue
+                    num_links += 1
+                    name = (page.parent / link).resolve().relative_to(folder)
+                    source = package.ROOT / name
+                    is_source = source.suffix in (".h", ".cc") or source.is_dir()
+                    self.assertTrue((folder / name).exists() or is_source, f"{page.relative_to(folder)}: {link}")
+            self.assertGreater(num_links, 100)
 
 
 class PackageTest(unittest.TestCase):
@@ -148,11 +224,8 @@ class PackageTest(unittest.TestCase):
         program = self.folder / "broken"
         program.write_bytes(PROGRAMS[0].read_bytes().replace(b"libdnnl.so.2\0", b"libdnxx.so.2\0"))
         program.chmod(0o755)
-        told = io.StringIO()
-        with mock.patch.object(sys, "argv", ["", str(self.folder / "none"), "archive", "0", str(program)]):
-            with contextlib.redirect_stderr(told):
-                self.assertEqual(package.main(), 66)
-        self.assertEqual(told.getvalue(), f"tools/package: {program} needs libdnxx.so.2, which is not installed\n")
+        told = refusal(self.folder / "none", program, 66)
+        self.assertEqual(told, f"tools/package: {program} needs libdnxx.so.2, which is not installed\n")
         self.assertEqual(list((self.folder / "none").iterdir()), [])
 
 

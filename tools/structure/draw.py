@@ -67,5 +67,13 @@ def draw(root: Path) -> str:
     return matrix(layers, dependencies(root, layers))
 
 
+def main(words: list[str]) -> int:
+    if len(words) not in (1, 2) or words[0].startswith("-"):
+        print("usage: python3 -m tools.structure.draw FILE.svg [ROOT]", file=sys.stderr)
+        return 2
+    Path(words[0]).write_text(draw(Path(words[1]) if len(words) > 1 else THIS))
+    return 0
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(draw(Path(sys.argv[2]) if len(sys.argv) > 2 else THIS))
+    sys.exit(main(sys.argv[1:]))

@@ -3,6 +3,8 @@
 Usage: MODULE. Reads the BUILD files of the source tree, which are too many to be listed as data.
 """
 
+import contextlib
+import io
 import re
 import unittest
 from collections.abc import Iterator
@@ -130,6 +132,14 @@ class LayersTest(unittest.TestCase):
     def test_the_picture_shows_the_dependencies(self) -> None:
         drawn = (ROOT / PICTURE).read_text()
         self.assertTrue(drawn == draw.draw(ROOT), f"{PICTURE} is old; run: python3 -m tools.structure.draw {PICTURE}")
+
+    def test_a_flag_is_not_the_name_of_a_picture(self) -> None:
+        for words in [], ["--help"], ["a.svg", ".", "b"]:
+            told = io.StringIO()
+            with contextlib.redirect_stderr(told):
+                self.assertEqual(draw.main(words), 2)
+            self.assertTrue(told.getvalue().startswith("usage: "))
+            self.assertFalse(any(Path(word).is_file() for word in words))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,16 @@ bool MayBeSecret(absl::string_view name) {
                      [&](absl::string_view word) { return absl::StrContains(name, word); });
 }
 
+// "http://***@proxy:3128" for "http://me:mine@proxy:3128", and "***@proxy:3128" for the same without a scheme, which
+// proxies may lack.
+std::string ProxyWithoutPassword(absl::string_view value) {
+  const size_t at = value.rfind('@');
+  if (at == value.npos) return std::string(value);
+  const size_t colon = value.find(':');
+  const bool has_scheme = absl::StartsWith(value.substr(std::min(colon, value.size())), "://") && colon < at;
+  return absl::StrCat(has_scheme ? value.substr(0, colon + 3) : "", "***", value.substr(at));
+}
+
 // "http://***@proxy:3128" for "http://me:mine@proxy:3128". A password may have a slash or an @ in it.
 std::string WithoutPasswords(absl::string_view value) {
   std::string shown;
@@ -55,6 +65,11 @@ std::string WithoutPasswords(absl::string_view value) {
   return absl::StrCat(shown, value);
 }
 
+std::string Shown(absl::string_view name, absl::string_view value) {
+  if (MayBeSecret(name)) return "(not shown)";
+  return absl::EndsWithIgnoreCase(name, "_proxy") ? ProxyWithoutPassword(value) : WithoutPasswords(value);
+}
+
 }  // namespace
 
 std::vector<EnvironmentVariable> VariablesThatAreRead(const char* const* environment) {
@@ -64,8 +79,7 @@ std::vector<EnvironmentVariable> VariablesThatAreRead(const char* const* environ
     const size_t equals = text.find('=');
     if (equals == text.npos || !IsRead(text.substr(0, equals))) continue;
     const absl::string_view name = text.substr(0, equals), value = text.substr(equals + 1);
-    variables.push_back(
-        {.name = std::string(name), .value = MayBeSecret(name) ? "(not shown)" : WithoutPasswords(value)});
+    variables.push_back({.name = std::string(name), .value = Shown(name, value)});
   }
   std::sort(variables.begin(), variables.end(),
             [](const EnvironmentVariable& a, const EnvironmentVariable& b) { return a.name < b.name; });

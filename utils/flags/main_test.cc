@@ -102,16 +102,24 @@ TEST_CASE("--dump_config tells of the cluster that the environment describes") {
 }
 
 TEST_CASE("The environment is shown without secrets") {
-  const char* const environment[] = {
-      "TERM=dumb",       "SLURM_JWT=ab.cd",  "NOT_OURS=1", "https_proxy=http://me:p@ss/w@host:1",
-      "NCCL_DEBUG=WARN", "OFFICIAL_TOKEN=x", nullptr};
+  const char* const environment[] = {"TERM=dumb",
+                                     "SLURM_JWT=ab.cd",
+                                     "NOT_OURS=1",
+                                     "https_proxy=http://me:p@ss/w@host:1",
+                                     "HTTPS_PROXY=me:a@b, c://d@host:1",
+                                     "all_proxy=host:1",
+                                     "no_proxy=a,b",
+                                     "TF_URL=x,http://me:mine@host/",
+                                     "NCCL_DEBUG=WARN",
+                                     "OFFICIAL_TOKEN=x",
+                                     nullptr};
   std::string shown;
   for (const EnvironmentVariable& variable : VariablesThatAreRead(environment)) {
     shown += variable.name + "=" + variable.value + "\n";
   }
   CHECK(shown ==
-        "NCCL_DEBUG=WARN\nOFFICIAL_TOKEN=(not shown)\nSLURM_JWT=(not shown)\nTERM=dumb\n"
-        "https_proxy=http://***@host:1\n");
+        "HTTPS_PROXY=***@host:1\nNCCL_DEBUG=WARN\nOFFICIAL_TOKEN=(not shown)\nSLURM_JWT=(not shown)\nTERM=dumb\n"
+        "TF_URL=x,http://***@host/\nall_proxy=host:1\nhttps_proxy=http://***@host:1\nno_proxy=a,b\n");
 }
 
 TEST_CASE("The body's status is the program's") {

@@ -30,29 +30,36 @@ int64_t FilledBatch(int64_t n) {
   return size;
 }
 
-void ArrivingLines::TakeLines(size_t max, std::vector<std::string>& lines) {
+ArrivingLines::Line ArrivingLines::LineOf(absl::string_view text) {
+  absl::ConsumeSuffix(&text, "\r");
+  if (!std::exchange(too_long_, false) && text.size() <= kMaxLineBytes) return std::string(text);
+  return absl::DataLossError(absl::StrCat("has more than ", kMaxLineBytes, " bytes"));
+}
+
+void ArrivingLines::TakeLines(size_t max, std::vector<Line>& lines) {
   size_t begin = 0;
   while (lines.size() < max) {
     const size_t end = buffer_.find('\n', begin);
     if (end == std::string::npos) break;
-    absl::string_view line = absl::string_view(buffer_).substr(begin, end - begin);
-    absl::ConsumeSuffix(&line, "\r");
-    lines.emplace_back(line);
+    lines.push_back(LineOf(absl::string_view(buffer_).substr(begin, end - begin)));
     begin = end + 1;
   }
   buffer_.erase(0, begin);
-  if (ended_ && lines.size() < max && !buffer_.empty()) lines.push_back(std::exchange(buffer_, ""));
+  if (lines.size() == max) return;
+  if (ended_) {
+    if (too_long_ || !buffer_.empty()) lines.push_back(LineOf(std::exchange(buffer_, "")));
+  } else if (buffer_.size() > kMaxLineBytes + 1) {  // with a carriage return
+    too_long_ = true;
+    buffer_.clear();
+  }
 }
 
-absl::StatusOr<std::vector<std::string>> ArrivingLines::Next(size_t max) {
-  std::vector<std::string> lines;
+absl::StatusOr<std::vector<ArrivingLines::Line>> ArrivingLines::Next(size_t max) {
+  std::vector<Line> lines;
   for (;;) {
     TakeLines(max, lines);
     if (lines.size() == max || ended_) return lines;
-    if (!lines.empty() && (buffer_.size() > kMaxLineBytes || !HasMore(fd_))) return lines;
-    if (buffer_.size() > kMaxLineBytes) {
-      return absl::DataLossError(absl::StrCat("a line of standard input has more than ", kMaxLineBytes, " bytes"));
-    }
+    if (!lines.empty() && (too_long_ || !HasMore(fd_))) return lines;
     char part[1 << 14];
     const ssize_t n = files::RetryInterrupted([&] { return read(fd_, part, sizeof(part)); });
     if (n < 0) return files::ErrnoStatus(errno, "read", "standard input");

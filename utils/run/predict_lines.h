@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace official::run {
 
@@ -26,17 +27,21 @@ class ArrivingLines {
  public:
   explicit ArrivingLines(int fd) : fd_(fd) {}
 
+  // A line, or DataLoss for one of more than a megabyte, whose text is not kept.
+  using Line = absl::StatusOr<std::string>;
+
   // Waits for a line and returns all that have arrived with it, at most `max`; none at the end of the input. The last
-  // line may be without a newline. Aborted if the descriptor cannot be read, DataLoss for a line of more than a
-  // megabyte.
-  absl::StatusOr<std::vector<std::string>> Next(size_t max);
+  // line may be without a newline. Aborted if the descriptor cannot be read.
+  absl::StatusOr<std::vector<Line>> Next(size_t max);
 
  private:
   // Moves the complete lines of buffer_ to `lines`, at most `max` there.
-  void TakeLines(size_t max, std::vector<std::string>& lines);
+  void TakeLines(size_t max, std::vector<Line>& lines);
+  Line LineOf(absl::string_view text);
 
   const int fd_;
   bool ended_ = false;
+  bool too_long_ = false;  // the line that is being read; what was read of it is dropped
   std::string buffer_;
 };
 
@@ -58,24 +63,29 @@ class LineCount {
 
 // Reads items from the lines of standard input with `read` and gives them to `predict`, as many at a time as have
 // arrived, at most `max_batch`. `out` is flushed after each batch, so that a reader on the other side of a pipe sees
-// the results at once. Empty lines are skipped. A line that `read` refuses is logged with its number. Returns DataLoss
-// at the end if there was such a line; at once an error of `predict`, and Aborted if `out` cannot be written.
+// the results at once. Empty lines are skipped. A line that `read` refuses, or that has more than a megabyte, is logged
+// with its number. Returns DataLoss at the end if there was such a line; at once an error of `predict`, and Aborted if
+// `out` cannot be written.
 template <typename Item>
 absl::Status PredictLines(int fd, size_t max_batch, const ReadLine<Item>& read,
                           const std::function<absl::Status(const std::vector<Item>&)>& predict, std::ostream& out) {
   ArrivingLines lines(fd);
   LineCount count;
   for (;;) {
-    absl::StatusOr<std::vector<std::string>> arrived = lines.Next(max_batch);
+    absl::StatusOr<std::vector<ArrivingLines::Line>> arrived = lines.Next(max_batch);
     if (!arrived.ok()) return arrived.status();
     if (arrived->empty()) return count.Result();
     std::vector<Item> items;
-    for (const std::string& line : *arrived) {
-      if (line.empty()) {
+    for (const ArrivingLines::Line& line : *arrived) {
+      if (!line.ok()) {
+        count.AddBad(line.status());
+        continue;
+      }
+      if (line->empty()) {
         count.AddGood();
         continue;
       }
-      absl::StatusOr<Item> item = read(line);
+      absl::StatusOr<Item> item = read(*line);
       if (item.ok()) {
         count.AddGood();
         items.push_back(*std::move(item));

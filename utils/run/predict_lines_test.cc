@@ -35,31 +35,28 @@ class Pipe {
   int fds_[2];
 };
 
+// The next lines, all of which are good.
+Strings Next(ArrivingLines& lines, size_t max) {
+  Strings texts;
+  const std::vector<ArrivingLines::Line> next = lines.Next(max).value();
+  for (const ArrivingLines::Line& line : next) texts.push_back(line.value());
+  return texts;
+}
+
 TEST_CASE("lines come as soon as they have arrived, as many as there are") {
   Pipe pipe;
   ArrivingLines lines(pipe.out());
   pipe.Write("one\ntwo\r\n\nthr");
-  CHECK(*lines.Next(10) == Strings{"one", "two", ""});
-  pipe.Write("ee\nfour\nfive\nsix");
-  CHECK(*lines.Next(2) == Strings{"three", "four"});
-  CHECK(*lines.Next(2) == Strings{"five"});
+  CHECK(Next(lines, 10) == Strings{"one", "two", ""});
+  pipe.Write("ee\nfour\nfive\nsix\r");
+  CHECK(Next(lines, 2) == Strings{"three", "four"});
+  CHECK(Next(lines, 2) == Strings{"five"});
   pipe.End();
-  CHECK(*lines.Next(2) == Strings{"six"});
-  CHECK(lines.Next(2)->empty());
+  CHECK(Next(lines, 2) == Strings{"six"});
+  CHECK(Next(lines, 2).empty());
 }
 
-TEST_CASE("a line without end is refused, and so is a descriptor that cannot be read") {
-  Pipe pipe;
-  ArrivingLines lines(pipe.out());
-  std::thread writer([&] {
-    for (int i = 0; i < 17; ++i) pipe.Write(std::string(1 << 16, 'x'));
-    pipe.End();
-  });
-  CHECK(absl::IsDataLoss(lines.Next(1).status()));
-  char rest[1 << 16];
-  while (read(pipe.out(), rest, sizeof(rest)) > 0) {
-  }
-  writer.join();
+TEST_CASE("a descriptor that cannot be read is an error") {
   CHECK(absl::IsAborted(ArrivingLines(-1).Next(1).status()));
 }
 
@@ -89,6 +86,33 @@ TEST_CASE("bad lines are named, the others predicted in order") {
   CHECK_THAT(log.Text(), Contains("line 2: 'x' is not a number") && Contains("line 6: '4y' is not a number"));
   CHECK(out.str() == "1\n2\n3\n");
   CHECK(batches == std::vector<size_t>{1, 2});
+}
+
+TEST_CASE("a line that is too long is a bad one") {
+  constexpr size_t kMax = 1 << 20;
+  const std::string zeros(kMax - 1, '0');
+  Pipe pipe;
+  std::thread writer([&] {
+    for (const std::string& text :
+         {"1\n" + zeros + "02\n3\n" + zeros + "4\r\n", zeros + zeros + zeros + "\n", zeros + "05"}) {
+      for (size_t i = 0; i < text.size(); i += 4096) pipe.Write(text.substr(i, 4096));
+    }
+    pipe.End();
+  });
+  std::vector<int> found;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  std::ostringstream out;
+  const auto predict = [&](const std::vector<int>& numbers) {
+    found.insert(found.end(), numbers.begin(), numbers.end());
+    return absl::OkStatus();
+  };
+  const absl::Status status = PredictLines<int>(pipe.out(), 3, Number, predict, out);
+  writer.join();
+  CHECK(found == std::vector<int>{1, 3, 4});
+  CHECK_THAT(std::string(status.message()), Contains("3 of 6 lines of standard input are bad"));
+  for (const int line : {2, 5, 6}) {
+    CHECK_THAT(log.Text(), Contains(absl::StrCat("line ", line, ": has more than 1048576 bytes")));
+  }
 }
 
 TEST_CASE("an error of the prediction ends it") {

@@ -25,7 +25,8 @@ inline bool Rehearses(const Config& config) { return config.rehearsal != Rehears
 //                   is no training step.
 //   kFindLr         the losses of a short training with a rising learning rate, and the rate that they suggest
 //                   (learning_rate_range.h)
-// Errors: those of a run, with the same codes. InvalidArgument for one process of several.
+// Errors: those of a run, with the same codes. InvalidArgument for kDryRun and kFindLr in one process of
+// several.
 absl::Status Rehearse(const Config& config, train::Model model, Input input, const SessionOptions& options,
                       std::ostream& results);
 
