@@ -54,6 +54,19 @@ class Server:
         self.told = json.loads(line)
         self.port = self.told["port"]
 
+    def line_of_stderr(self, words: str) -> str:
+        """The next line with these words."""
+        assert self.process.stderr is not None
+        late = threading.Timer(ProgramTestCase.deadline, self.process.kill)
+        late.start()
+        try:
+            for line in self.process.stderr:
+                if words in line:
+                    return line
+        finally:
+            late.cancel()
+        raise AssertionError(f"serve_main has not said '{words}'")
+
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
@@ -332,14 +345,22 @@ class ServeTest(ProgramTestCase):
         _, answer = server.predict({"instances": [pixels(0)]})
         (expected,) = self.predicted(copy, range(1))
         self.assert_same(answer["predictions"][0], expected)
-        # One that is damaged is not.
+        server.line_of_stderr("serving step 4 (model.ckpt-4)")
+        # One that is damaged is not, and as soon as it is whole, it is.
+        data = ".data-00000-of-00001"
+        (copy / f"model.ckpt-5{data}").write_bytes(b"no checkpoint")
+        shutil.copy(copy / "model.ckpt-4.index", copy / "model.ckpt-5.index")
+        (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
+        server.line_of_stderr("model.ckpt-5 is not served, but the one before")
+        self.assertEqual(server.predict({"instances": [pixels(0)]}), (200, answer))
+        shutil.copy(copy / f"model.ckpt-4{data}", copy / "whole")
+        (copy / "whole").rename(copy / f"model.ckpt-5{data}")
+        server.line_of_stderr("serving step 4 (model.ckpt-5)")
+        # The same if none is whole.
         for file in copy.glob("model.ckpt-*"):
             file.write_bytes(b"no checkpoint")
-        (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
-        assert server.process.stderr is not None
-        for line in server.process.stderr:
-            if "model.ckpt-5 is not served, but the one before" in line:
-                break
+        (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-6"\n')
+        server.line_of_stderr("model.ckpt-6 is not served, but the one before")
         self.assertEqual(server.predict({"instances": [pixels(0)]}), (200, answer))
 
     def test_what_cannot_be_served_is_told_in_one_line(self) -> None:
