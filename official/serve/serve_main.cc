@@ -5,6 +5,8 @@
 #include <string>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "official/serve/serve_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/config_flag.h"
@@ -41,6 +43,15 @@ ABSL_FLAG(int, file_system_poll_wait_seconds, 1,
 
 namespace official::serve {
 namespace {
+
+// Clients would write other characters as %20, or a path would end at them.
+absl::Status CheckModelName(const flags::CommandLine&) {
+  for (const char c : absl::GetFlag(FLAGS_model_name)) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-._~", c)) continue;
+    return flags::FlagError("model_name", "a name in a URL has letters, digits and - . _ ~ only");
+  }
+  return absl::OkStatus();
+}
 
 flags::Program ServeProgram() {
   return {
@@ -85,7 +96,8 @@ flags::Program ServeProgram() {
                            .help = "Precision of the computation."},
                           flags::SharedFlag("intra_op_parallelism_threads"),
                           flags::OutputFlag(),
-                          flags::LogFormatFlag()}},
+                          flags::LogFormatFlag()},
+                .validators = {CheckModelName}},
       .shared_flags = false,
   };
 }

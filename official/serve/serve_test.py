@@ -377,6 +377,8 @@ class ServeTest(ProgramTestCase):
         self.assert_refused(self.execute(serve, f"--model_dir={without}"), 66, "flags.txt", without)
         self.assert_refused(self.execute(serve), 2, "model_dir")
         self.assert_refused(self.execute(serve, run, "--rest_api_port=65536"), 2, "rest_api_port")
+        for name in ("a/b", "a:b", "a?b", "a b", "a%20", "\u00e4"):
+            self.assert_refused(self.execute(serve, run, f"--model_name={name}"), 2, "--model_name", "letters, digits")
 
 
 class OtherModelsTest(ProgramTestCase):
