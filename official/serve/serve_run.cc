@@ -96,10 +96,13 @@ void TellAddress(const ServeConfig& config, const std::string& name, int64_t ver
 }
 
 // What RunMain needs to end the process by that signal.
-absl::Status EndBySignal(int signal) {
+absl::Status EndBySignal(const HttpServer::End& end) {
   const misc::StopSignals signals;
-  std::raise(signal);
-  return absl::CancelledError("stopped; all requests that had begun are answered");
+  std::raise(end.signal);
+  if (end.num_unanswered == 0) return absl::CancelledError("stopped; all requests that had begun are answered");
+  return absl::CancelledError(
+      absl::StrCat("stopped; requests that had begun and are not answered: ", end.num_unanswered,
+                   ", whose clients had left or whose --rest_api_timeout_in_ms was over"));
 }
 
 }  // namespace
@@ -120,9 +123,9 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
                      models.Handle(std::move(request), std::move(done));
                    }));
   TellAddress(config, options.model_name, version, server->port(), out);
-  int signal = 0;
+  HttpServer::End end;
   std::thread network([&] {
-    signal = server->Run([&] {
+    end = server->Run([&] {
       LOG(INFO) << "stopping: answering the requests that have begun";
       models.Hurry();
     });
@@ -132,7 +135,7 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
   models.Serve(config.poll_wait.count() > 0 ? config.poll_wait : std::chrono::hours(24),
                [&] { return config.poll_wait.count() > 0 ? checkpoints.Open() : nullptr; });
   std::move(join).Invoke();
-  return EndBySignal(signal);
+  return EndBySignal(end);
 }
 
 }  // namespace official::serve

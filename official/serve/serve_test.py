@@ -325,8 +325,20 @@ class ServeTest(ProgramTestCase):
         self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
         self.assertIn("serve_main: stopped; all requests that had begun are answered", stderr)
 
+    def test_requests_that_are_not_answered_are_told_of_at_the_end(self) -> None:
+        server = self.server()
+        self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)  # it waits for signals
+        with server.connect() as left:
+            left.sendall(b"POST /v1/models/mnist:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+            server.process.send_signal(signal.SIGTERM)
+            server.line_of_stderr("stopping: answering the requests that have begun")
+        _, stderr = server.process.communicate(timeout=self.deadline)
+        self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
+        self.assertIn("serve_main: stopped; requests that had begun and are not answered: 1", stderr)
+
     def test_a_request_that_has_waited_too_long_is_told_so(self) -> None:
-        server = self.server("--rest_api_timeout_in_ms=200", "--batch_timeout_micros=400000")
+        # The batch would begin after ten minutes.
+        server = self.server("--rest_api_timeout_in_ms=3000", "--batch_timeout_micros=600000000")
         status, answer = server.predict({"instances": [pixels(0)]})
         self.assertEqual(status, 504, answer)
         self.assertIn("--rest_api_timeout_in_ms", answer["error"])
