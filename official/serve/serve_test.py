@@ -263,7 +263,7 @@ class ServeTest(ProgramTestCase):
             list(clients.map(ask, range(200)))
 
     def test_slow_clients_are_disconnected(self) -> None:
-        server = self.server("--rest_api_timeout_in_ms=1000", "--max_connections=3")
+        server = self.server("--rest_api_timeout_in_ms=3000", "--max_connections=3")
         header = b"POST /v1/models/mnist:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
         clients = [server.connect() for _ in range(3)]
         clients[0].sendall(header[:20])
