@@ -125,6 +125,8 @@ absl::Status Main(const flags::CommandLine& command_line) {
                                .batch_timeout = std::chrono::microseconds(absl::GetFlag(FLAGS_batch_timeout_micros))},
                    .num_request_threads = absl::GetFlag(FLAGS_num_request_threads),
                    .max_pending_requests = static_cast<size_t>(absl::GetFlag(FLAGS_max_pending_requests)),
+                   .max_request_example_bytes = 16 * max_body,
+                   .max_total_example_bytes = 64 * max_body,
                    .request_timeout = timeout};
   config.poll_wait = std::chrono::seconds(absl::GetFlag(FLAGS_file_system_poll_wait_seconds));
   config.json = flags::WantsJson();

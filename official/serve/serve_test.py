@@ -245,6 +245,11 @@ class ServeTest(ProgramTestCase):
             self.assertEqual(client.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             client.sendall(b"{}")
             self.assertIn(b"HTTP/1.1 400 ", client.recv(1000))
+        # So many images would be more than 16 times the bytes of a request.
+        image = {"b64": base64.b64encode(png(1, bytes(3))).decode()}
+        status, answer = server.predict({"instances": [image] * 511})
+        self.assertEqual(status, 413, answer)
+        self.assertIn("the 511 examples have 1602496 bytes when decoded, more than 1600000", answer["error"])
         self.assertEqual(server.predict({"instances": [pixels(0)]})[0], 200)
 
     def test_many_clients_get_their_own_answers(self) -> None:
