@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "utils/compute/core/check.h"
 
 namespace official::serve {
 namespace {
@@ -51,8 +50,10 @@ std::vector<Batcher::Item> Batcher::Take(Clock::time_point until) {
   changed_.wait_until(lock, until, [&] { return stopped_ || !waiting_.empty(); });
   if (!waiting_.empty() && options_.batch_timeout.count() > 0) {
     const Item& first = waiting_.front();
-    changed_.wait_until(lock, std::min(first.added + options_.batch_timeout, first.request->deadline),
-                        [&] { return hurries_ || waiting_.size() >= options_.max_batch_size; });
+    const Clock::time_point end = std::min(first.added + options_.batch_timeout, first.request->deadline);
+    const bool ready = changed_.wait_until(lock, std::min(end, until),
+                                           [&] { return hurries_ || waiting_.size() >= options_.max_batch_size; });
+    if (!ready && until < end) return {};
   }
   std::vector<Item> items;
   while (!waiting_.empty() && items.size() < options_.max_batch_size) {
@@ -68,7 +69,7 @@ void Batcher::RunItems(std::vector<Item> items, const RunBatch& run) {
   std::vector<Item> computed;
   for (Item& item : items) {
     if (item.request->done == nullptr) continue;  // it has failed
-    if (item.request->deadline < now) {
+    if (item.request->deadline <= now) {
       Finish(item.request->done, absl::DeadlineExceededError("the request has waited for --rest_api_timeout_in_ms"));
       continue;
     }
@@ -77,13 +78,25 @@ void Batcher::RunItems(std::vector<Item> items, const RunBatch& run) {
   }
   if (examples.empty()) return;
   absl::StatusOr<std::vector<Values>> outputs = run(examples);
-  for (size_t i = 0; i < computed.size(); ++i) {
-    Request& request = *computed[i].request;
+  // The items of a request follow each other.
+  if (outputs.ok() || computed.front().request == computed.back().request) {
+    return Deliver(computed, std::move(outputs));
+  }
+  for (size_t begin = 0, end = 0; begin < computed.size(); begin = end) {
+    while (end < computed.size() && computed[end].request == computed[begin].request) ++end;
+    Deliver(absl::MakeConstSpan(computed).subspan(begin, end - begin),
+            run(absl::MakeConstSpan(examples).subspan(begin, end - begin)));
+  }
+}
+
+void Batcher::Deliver(absl::Span<const Item> items, absl::StatusOr<std::vector<Values>> outputs) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    Request& request = *items[i].request;
     if (!outputs.ok()) {
       Finish(request.done, outputs.status());
       continue;
     }
-    request.outputs[computed[i].index] = std::move((*outputs)[i]);
+    request.outputs[items[i].index] = std::move((*outputs)[i]);
     if (--request.num_left == 0) Finish(request.done, std::move(request.outputs));
   }
 }

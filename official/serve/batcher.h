@@ -26,7 +26,8 @@ struct BatcherOptions {
 class Batcher {
  public:
   using Clock = std::chrono::steady_clock;
-  // Takes the outputs of all examples of a request, or the error of one of its batches.
+  // Takes the outputs of all examples of a request, or the error of one of its batches. If a batch fails that has
+  // examples of several requests, those of each request are run again alone, so that none gets another's error.
   using Done = std::function<void(absl::StatusOr<std::vector<Values>>)>;
   using RunBatch = std::function<absl::StatusOr<std::vector<Values>>(absl::Span<const Values>)>;
 
@@ -57,9 +58,10 @@ class Batcher {
     Clock::time_point added;
   };
 
-  // Waits for the next batch, at most until `until`; returns what there is.
+  // Waits for the next batch, at most until `until`; returns nothing if there is none by then.
   std::vector<Item> Take(Clock::time_point until);
-  void RunItems(std::vector<Item> items, const RunBatch& run);
+  static void RunItems(std::vector<Item> items, const RunBatch& run);
+  static void Deliver(absl::Span<const Item> items, absl::StatusOr<std::vector<Values>> outputs);
 
   const BatcherOptions options_;
   std::mutex mutex_;

@@ -38,6 +38,7 @@ struct Shared {
   std::set<std::shared_ptr<Connection>> connections;
   size_t total_bytes = 0;  // of the bodies that are reserved
   bool stopping = false;
+  size_t num_unanswered = 0;  // since then
   std::function<void()> connection_closed;
 };
 
@@ -52,6 +53,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->header_limit(static_cast<uint32_t>(shared_.options.max_header_bytes));
     parser_->body_limit(shared_.options.max_body_bytes);
     waits_ = true;
+    answered_ = false;
     stream_.expires_after(shared_.options.timeout);
     http::async_read_header(stream_, buffer_, *parser_,
                             [self = shared_from_this()](error_code error, size_t) { self->HeaderRead(error); });
@@ -60,8 +62,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Ends a connection on which no request has begun; another one ends after its response.
   void Stop() {
     error_code error;
-    const bool has_begun = parser_->got_some() || buffer_.size() > 0 || stream_.socket().available(error) > 0;
-    if (waits_ && !has_begun) Close();
+    if (!HasBegun() && stream_.socket().available(error) == 0) Close();
   }
 
   void Close() {
@@ -69,10 +70,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
     stream_.close();
-    if (shared_.connections.erase(shared_from_this()) > 0) shared_.connection_closed();
+    if (shared_.connections.erase(shared_from_this()) == 0) return;
+    if (shared_.stopping && HasBegun() && !answered_) ++shared_.num_unanswered;
+    shared_.connection_closed();
   }
 
  private:
+  // True if a part of a request has been read.
+  bool HasBegun() const { return !waits_ || parser_->got_some() || buffer_.size() > 0; }
+
   void HeaderRead(error_code error) {
     if (error == http::error::header_limit || error == http::error::buffer_overflow)
       return Refuse(431, "the header of the request is too large");
@@ -124,10 +130,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     is_head_ = message.method() == http::verb::head;
     stream_.expires_never();
     shared_.handler(std::move(request), [self = shared_from_this()](HttpResponse response) {
-      net::post(self->shared_.io, [self, response = std::move(response)]() mutable {
-        self->Release();
-        self->Write(std::move(response));
-      });
+      net::post(self->shared_.io,
+                [self, response = std::move(response)]() mutable { self->Write(std::move(response)); });
     });
   }
 
@@ -155,7 +159,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     stream_.expires_after(shared_.options.timeout);
     http::async_write(stream_, *response_, [self = shared_from_this()](error_code error, size_t) {
       self->response_.reset();
+      self->Release();
       if (error) return self->Close();
+      self->answered_ = true;
       if (self->discard_) return self->DiscardRest();
       if (self->keep_alive_ && !self->shared_.stopping) return self->ReadRequest();
       self->Close();
@@ -190,6 +196,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<http::response<http::string_body>> response_;
   size_t reserved_ = 0;  // of total_bytes
   bool waits_ = true;    // for a header
+  bool answered_ = false;
   bool keep_alive_ = false, is_head_ = false, discard_ = false;
 };
 
@@ -229,7 +236,7 @@ class Server : public HttpServer {
 
   int port() const override { return acceptor_.local_endpoint().port(); }
 
-  int Run(const std::function<void()>& stopping) override {
+  End Run(const std::function<void()>& stopping) override {
     stopping_ = stopping;
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
       struct sigaction present;
@@ -240,7 +247,9 @@ class Server : public HttpServer {
     WaitForSignal();
     Accept();
     shared_.io.run();
-    return signal_;
+    error_code ignored;
+    signals_.clear(ignored);
+    return {signal_, shared_.num_unanswered};
   }
 
  private:
@@ -267,9 +276,13 @@ class Server : public HttpServer {
     for (const auto& connection : connections) connection->Stop();
     end_.expires_after(shared_.options.timeout);
     end_.async_wait([this](error_code error) {
-      if (!error) shared_.io.stop();
+      if (error) return;
+      const auto late = shared_.connections;
+      for (const auto& connection : late) connection->Close();
+      shared_.io.stop();
     });
-    EndIfDone();
+    // A client may be accepted whose handler has not run yet.
+    net::post(shared_.io, [this] { EndIfDone(); });
   }
 
   void EndIfDone() {
@@ -287,19 +300,23 @@ class Server : public HttpServer {
     waits_for_room_ = shared_.connections.size() >= shared_.options.max_connections;
     if (waits_for_room_) return;
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
-      if (shared_.stopping) return;
+      if (shared_.stopping) {
+        if (!error) Begin(std::move(socket))->Stop();
+        return;
+      }
       if (error) return AcceptLater();
       Begin(std::move(socket));
       Accept();
     });
   }
 
-  void Begin(tcp::socket socket) {
+  std::shared_ptr<Connection> Begin(tcp::socket socket) {
     error_code ignored;
     socket.set_option(tcp::no_delay(true), ignored);
     const auto connection = std::make_shared<Connection>(std::move(socket), shared_);
     shared_.connections.insert(connection);
     connection->ReadRequest();
+    return connection;
   }
 
   // Accepts the clients that have connected already.

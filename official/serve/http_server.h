@@ -53,9 +53,14 @@ class HttpServer {
 
   virtual int port() const = 0;
 
-  // Serves until a SIGTERM, SIGINT or SIGUSR1, calls `stopping`, answers the requests that have begun to arrive, for at
-  // most options.timeout, and returns the signal. A second SIGINT ends the process.
-  virtual int Run(const std::function<void()>& stopping) = 0;
+  struct End {
+    int signal = 0;
+    // The requests that had begun to arrive and have no answer: their clients have left, or the time is over.
+    size_t num_unanswered = 0;
+  };
+  // Serves until a SIGTERM, SIGINT or SIGUSR1, calls `stopping`, and answers the requests that have begun to arrive,
+  // for at most options.timeout. A second SIGINT ends the process. After the return signals have their default effect.
+  virtual End Run(const std::function<void()>& stopping) = 0;
 };
 
 }  // namespace official::serve

@@ -16,6 +16,17 @@ namespace {
 
 HttpResponse ErrorFor(const absl::Status& status) { return ErrorTo(HttpStatus(status), std::string(status.message())); }
 
+absl::Status TooLate() { return absl::DeadlineExceededError("the request has waited for --rest_api_timeout_in_ms"); }
+
+// The bytes of the numbers of an example. Text is not counted: it is a part of the body.
+size_t ExampleBytes(const Signature& signature) {
+  size_t bytes = 0;
+  for (const TensorInfo& input : signature.inputs) {
+    if (input.dtype) bytes += compute::TensorType{*input.dtype, compute::Shape(input.dims)}.num_bytes();
+  }
+  return bytes;
+}
+
 // The method that a path is for.
 absl::string_view MethodOf(const Path& path) { return path.method == Method::kPredict ? "POST" : "GET"; }
 
@@ -85,33 +96,64 @@ void ModelServer::Handle(HttpRequest request, HttpServer::Done done) {
   });
 }
 
-void ModelServer::Predict(std::string body, Batcher::Clock::time_point deadline, HttpServer::Done done) {
-  if (Batcher::Clock::now() > deadline) {
-    return done(ErrorFor(absl::DeadlineExceededError("the request has waited for --rest_api_timeout_in_ms")));
-  }
-  const std::shared_ptr<Servable> present = servable();
-  absl::StatusOr<PredictRequest> request;
-  try {
-    request = ParsePredict(body, present->signature());
-    for (size_t i = 0; request.ok() && i < request->examples.size(); ++i) {
-      absl::StatusOr<Values> prepared = present->Prepare(std::move(request->examples[i]));
-      if (prepared.ok()) {
-        request->examples[i] = *std::move(prepared);
-      } else {
-        request =
-            absl::Status(prepared.status().code(), absl::StrCat("example ", i, ": ", prepared.status().message()));
-      }
+absl::Status ModelServer::Prepare(const Servable& servable, Batcher::Clock::time_point deadline,
+                                  std::vector<Values>& examples) const {
+  for (size_t i = 0; i < examples.size(); ++i) {
+    if (stopping_) return absl::UnavailableError("the server is stopping");
+    if (Batcher::Clock::now() > deadline) return TooLate();
+    absl::StatusOr<Values> prepared = servable.Prepare(std::move(examples[i]));
+    if (!prepared.ok()) {
+      return absl::Status(prepared.status().code(), absl::StrCat("example ", i, ": ", prepared.status().message()));
     }
-  } catch (const std::bad_alloc&) {
-    request = absl::ResourceExhaustedError("no memory for the request");
+    examples[i] = *std::move(prepared);
   }
+  return absl::OkStatus();
+}
+
+std::optional<HttpResponse> ModelServer::Read(const Servable& servable, std::string body,
+                                              Batcher::Clock::time_point deadline, PredictRequest& request,
+                                              size_t& reserved) {
+  if (Batcher::Clock::now() > deadline) return ErrorFor(TooLate());
+  absl::StatusOr<PredictRequest> parsed = ParsePredict(body, servable.signature());
+  if (!parsed.ok()) return ErrorFor(parsed.status());
   body = std::string();
-  if (!request.ok()) return done(ErrorFor(request.status()));
-  batcher_.Add(std::move(request->examples), deadline,
-               [this, format = request->format, done = std::move(done)](absl::StatusOr<std::vector<Values>> outputs) {
-                 if (!outputs.ok()) return done(ErrorFor(outputs.status()));
-                 done({.body = PredictResponse(format, servable()->signature(), *outputs)});
-               });
+  request = *std::move(parsed);
+  const size_t num_examples = request.examples.size();
+  const size_t bytes = num_examples * ExampleBytes(servable.signature());
+  if (num_examples > 1 && bytes > options_.max_request_example_bytes) {
+    return ErrorTo(413, absl::StrCat("the ", num_examples, " examples have ", bytes, " bytes when decoded, more than ",
+                                     options_.max_request_example_bytes, "; send fewer in a request"));
+  }
+  reserved = bytes;
+  const size_t others = example_bytes_.fetch_add(bytes);
+  if (others > 0 && others + bytes > options_.max_total_example_bytes) {
+    return ErrorTo(503, "too many bytes of examples of other requests; try again later");
+  }
+  const absl::Status prepared = Prepare(servable, deadline, request.examples);
+  if (!prepared.ok()) return ErrorFor(prepared);
+  return std::nullopt;
+}
+
+void ModelServer::Predict(std::string body, Batcher::Clock::time_point deadline, HttpServer::Done done) {
+  PredictRequest request;
+  size_t reserved = 0;
+  std::optional<HttpResponse> refused;
+  try {
+    refused = Read(*servable(), std::move(body), deadline, request, reserved);
+  } catch (const std::bad_alloc&) {
+    refused = ErrorFor(absl::ResourceExhaustedError("no memory for the request"));
+  }
+  if (refused) {
+    example_bytes_ -= reserved;
+    return done(*std::move(refused));
+  }
+  batcher_.Add(
+      std::move(request.examples), deadline,
+      [this, reserved, format = request.format, done = std::move(done)](absl::StatusOr<std::vector<Values>> outputs) {
+        example_bytes_ -= reserved;
+        if (!outputs.ok()) return done(ErrorFor(outputs.status()));
+        done({.body = PredictResponse(format, servable()->signature(), *outputs)});
+      });
 }
 
 void ModelServer::Serve(std::chrono::milliseconds interval, const std::function<std::unique_ptr<Servable>()>& reload) {
@@ -131,6 +173,7 @@ void ModelServer::Serve(std::chrono::milliseconds interval, const std::function<
 }
 
 void ModelServer::Stop() {
+  stopping_ = true;
   threads_->Join();
   batcher_.Stop();
 }

@@ -7,11 +7,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "official/serve/batcher.h"
 #include "official/serve/http_server.h"
+#include "official/serve/rest_api.h"
 #include "official/serve/servable/servable.h"
 
 namespace official::serve {
@@ -21,6 +24,10 @@ struct ModelServerOptions {
   BatcherOptions batcher;
   int num_request_threads = 1;  // that read requests and prepare their examples
   size_t max_pending_requests = 256;
+  // The numbers of the examples as the network takes them: a small file may be a large image. Of a request with more
+  // than one example, and of all requests that are prepared, wait or are computed.
+  size_t max_request_example_bytes = 256 << 20;
+  size_t max_total_example_bytes = 1 << 30;
   std::chrono::milliseconds request_timeout{30000};
 };
 
@@ -37,13 +44,21 @@ class ModelServer {
   void Serve(std::chrono::milliseconds interval, const std::function<std::unique_ptr<Servable>()>& reload);
   // From now on no request waits for others that would fill its batch.
   void Hurry() { batcher_.Hurry(); }
-  // Ends Serve as soon as all requests that have come are answered.
+  // For the time when no client waits any more: gives up the requests whose examples are being prepared, and ends Serve
+  // as soon as no other one is left.
   void Stop();
 
  private:
   class RequestThreads;
 
   void Predict(std::string body, Batcher::Clock::time_point deadline, HttpServer::Done done);
+  // Reads and prepares the examples of a request, whose bytes are added to example_bytes_ and given as `reserved`.
+  // Returns the response to one that is refused.
+  std::optional<HttpResponse> Read(const Servable& servable, std::string body, Batcher::Clock::time_point deadline,
+                                   PredictRequest& request, size_t& reserved);
+  // Prepares the examples in place.
+  absl::Status Prepare(const Servable& servable, Batcher::Clock::time_point deadline,
+                       std::vector<Values>& examples) const;
   std::shared_ptr<Servable> servable() const;
 
   const ModelServerOptions options_;
@@ -51,6 +66,8 @@ class ModelServer {
   std::shared_ptr<Servable> servable_;  // guarded by mutex_
   Batcher batcher_;
   std::atomic<size_t> num_pending_{0};
+  std::atomic<size_t> example_bytes_{0};  // of the requests that are not answered
+  std::atomic<bool> stopping_{false};
   std::unique_ptr<RequestThreads> threads_;
 };
 

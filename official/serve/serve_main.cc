@@ -5,6 +5,8 @@
 #include <string>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "official/serve/serve_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/config_flag.h"
@@ -41,6 +43,15 @@ ABSL_FLAG(int, file_system_poll_wait_seconds, 1,
 
 namespace official::serve {
 namespace {
+
+// Clients would write other characters as %20, or a path would end at them.
+absl::Status CheckModelName(const flags::CommandLine&) {
+  for (const char c : absl::GetFlag(FLAGS_model_name)) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-._~", c)) continue;
+    return flags::FlagError("model_name", "a name in a URL has letters, digits and - . _ ~ only");
+  }
+  return absl::OkStatus();
+}
 
 flags::Program ServeProgram() {
   return {
@@ -85,7 +96,8 @@ flags::Program ServeProgram() {
                            .help = "Precision of the computation."},
                           flags::SharedFlag("intra_op_parallelism_threads"),
                           flags::OutputFlag(),
-                          flags::LogFormatFlag()}},
+                          flags::LogFormatFlag()},
+                .validators = {CheckModelName}},
       .shared_flags = false,
   };
 }
@@ -113,6 +125,8 @@ absl::Status Main(const flags::CommandLine& command_line) {
                                .batch_timeout = std::chrono::microseconds(absl::GetFlag(FLAGS_batch_timeout_micros))},
                    .num_request_threads = absl::GetFlag(FLAGS_num_request_threads),
                    .max_pending_requests = static_cast<size_t>(absl::GetFlag(FLAGS_max_pending_requests)),
+                   .max_request_example_bytes = 16 * max_body,
+                   .max_total_example_bytes = 64 * max_body,
                    .request_timeout = timeout};
   config.poll_wait = std::chrono::seconds(absl::GetFlag(FLAGS_file_system_poll_wait_seconds));
   config.json = flags::WantsJson();

@@ -38,28 +38,47 @@ class NewCheckpoints {
   NewCheckpoints(std::string model, const ServedRun& run, const Servable& first, std::optional<std::string> served)
       : model_(std::move(model)), run_(run), signature_(first.signature()), name_(std::move(served)) {}
 
-  // Returns a servable of the latest checkpoint if that is another than at the last call and can be served.
+  // Returns a servable of the latest checkpoint if that is another than the last one that was returned and can be
+  // served. One that cannot is tried again after 1 call, 2, 4 and so on: it may be a file that is still being copied,
+  // or a disk that was away, but each try reads all of it.
   std::unique_ptr<Servable> Open() {
     const std::optional<std::string> latest = train::LatestCheckpointName(run_.config.train.model_dir);
     if (!latest || latest == name_) return nullptr;
-    name_ = latest;
-    absl::StatusOr<std::unique_ptr<Servable>> opened = OpenWarm(model_, run_);
-    if (opened.ok() && (*opened)->signature() != signature_) {
-      opened = absl::FailedPreconditionError("it is of another network");
-    }
+    const bool failed_before = latest == failed_;
+    if (failed_before && --calls_left_ > 0) return nullptr;
+    absl::StatusOr<std::unique_ptr<Servable>> opened = OpenIntact();
     if (!opened.ok()) {
-      LOG(WARNING) << *latest << " is not served, but the one before: " << opened.status().message();
+      if (!failed_before) {
+        LOG(WARNING) << *latest << " is not served, but the one before: " << opened.status().message();
+      }
+      failed_ = latest;
+      calls_between_ = failed_before ? 2 * calls_between_ : 1;
+      calls_left_ = calls_between_;
       return nullptr;
     }
+    name_ = latest;
+    failed_.reset();
     LOG(INFO) << "serving step " << (*opened)->version() << " (" << *latest << ")";
     return *std::move(opened);
   }
 
  private:
+  // Opens the latest checkpoint. DataLoss if that is damaged, and an older one, which may be served already, would be
+  // opened in its place.
+  absl::StatusOr<std::unique_ptr<Servable>> OpenIntact() const {
+    ASSIGN_OR_RETURN(const train::LatestCheckpoint intact, train::FindLatestCheckpoint(run_.config.train.model_dir));
+    if (!intact.note.empty()) return absl::DataLossError(intact.note);
+    ASSIGN_OR_RETURN(std::unique_ptr<Servable> opened, OpenWarm(model_, run_));
+    if (opened->signature() != signature_) return absl::FailedPreconditionError("it is of another network");
+    return opened;
+  }
+
   const std::string model_;
   const ServedRun& run_;
   const Signature signature_;
-  std::optional<std::string> name_;
+  std::optional<std::string> name_;             // of the last one that was returned
+  std::optional<std::string> failed_;           // could not be served
+  int64_t calls_between_ = 0, calls_left_ = 0;  // until that is tried again
 };
 
 std::string UrlHost(const std::string& host) {
@@ -77,10 +96,13 @@ void TellAddress(const ServeConfig& config, const std::string& name, int64_t ver
 }
 
 // What RunMain needs to end the process by that signal.
-absl::Status EndBySignal(int signal) {
+absl::Status EndBySignal(const HttpServer::End& end) {
   const misc::StopSignals signals;
-  std::raise(signal);
-  return absl::CancelledError("stopped; all requests that had begun are answered");
+  std::raise(end.signal);
+  if (end.num_unanswered == 0) return absl::CancelledError("stopped; all requests that had begun are answered");
+  return absl::CancelledError(
+      absl::StrCat("stopped; requests that had begun and are not answered: ", end.num_unanswered,
+                   ", whose clients had left or whose --rest_api_timeout_in_ms was over"));
 }
 
 }  // namespace
@@ -101,9 +123,9 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
                      models.Handle(std::move(request), std::move(done));
                    }));
   TellAddress(config, options.model_name, version, server->port(), out);
-  int signal = 0;
+  HttpServer::End end;
   std::thread network([&] {
-    signal = server->Run([&] {
+    end = server->Run([&] {
       LOG(INFO) << "stopping: answering the requests that have begun";
       models.Hurry();
     });
@@ -113,7 +135,7 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
   models.Serve(config.poll_wait.count() > 0 ? config.poll_wait : std::chrono::hours(24),
                [&] { return config.poll_wait.count() > 0 ? checkpoints.Open() : nullptr; });
   std::move(join).Invoke();
-  return EndBySignal(signal);
+  return EndBySignal(end);
 }
 
 }  // namespace official::serve

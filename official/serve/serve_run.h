@@ -26,8 +26,9 @@ struct ServeConfig {
 };
 
 // Opens the latest checkpoint in model_dir and serves it until a signal to stop. As soon as it listens, a line with the
-// URL goes to `out`. Returns Cancelled, after all requests that had begun are answered; then the process is to end by
-// that signal. Errors: those of ModelOfRun, OpenRun and HttpServer::Listen.
+// URL goes to `out`. Returns Cancelled, after the requests that had begun are answered or their time is over, which the
+// message tells; then the process is to end by that signal. Errors: those of ModelOfRun, OpenRun and
+// HttpServer::Listen.
 absl::Status RunServe(const ServeConfig& config, std::ostream& out);
 
 }  // namespace official::serve

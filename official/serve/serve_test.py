@@ -54,6 +54,19 @@ class Server:
         self.told = json.loads(line)
         self.port = self.told["port"]
 
+    def line_of_stderr(self, words: str) -> str:
+        """The next line with these words."""
+        assert self.process.stderr is not None
+        late = threading.Timer(ProgramTestCase.deadline, self.process.kill)
+        late.start()
+        try:
+            for line in self.process.stderr:
+                if words in line:
+                    return line
+        finally:
+            late.cancel()
+        raise AssertionError(f"serve_main has not said '{words}'")
+
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
@@ -203,6 +216,8 @@ class ServeTest(ProgramTestCase):
             ({"instances": [[[0.5] * 28] * 27]}, "instances[0] is a list of 27"),
             ({"instances": [pixels(0), [[0.5] * 28] * 27 + [[0.5] * 27]]}, "instances[1][27] is a list of 27"),
             ({"instances": [{"b64": "AAAA"}]}, "example 0: the image"),
+            ({"instances": [pixels(0), [[1.5] * 28] * 28]}, "example 1: the image has a pixel of 1.5"),
+            ({"instances": [[[-0.5] * 28] * 28]}, "example 0: the image has a pixel of -0.5"),
             ({"instances": [{"b64": base64.b64encode(png(27, bytes(27 * 27 * 3))).decode()}]}, "28x28 pixels"),
             ({"instances": [{"b64": base64.b64encode(picture(1)[:-20]).decode()}]}, "example 0: the image"),
         ):
@@ -230,6 +245,11 @@ class ServeTest(ProgramTestCase):
             self.assertEqual(client.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
             client.sendall(b"{}")
             self.assertIn(b"HTTP/1.1 400 ", client.recv(1000))
+        # So many images would be more than 16 times the bytes of a request.
+        image = {"b64": base64.b64encode(png(1, bytes(3))).decode()}
+        status, answer = server.predict({"instances": [image] * 511})
+        self.assertEqual(status, 413, answer)
+        self.assertIn("the 511 examples have 1602496 bytes when decoded, more than 1600000", answer["error"])
         self.assertEqual(server.predict({"instances": [pixels(0)]})[0], 200)
 
     def test_many_clients_get_their_own_answers(self) -> None:
@@ -248,7 +268,7 @@ class ServeTest(ProgramTestCase):
             list(clients.map(ask, range(200)))
 
     def test_slow_clients_are_disconnected(self) -> None:
-        server = self.server("--rest_api_timeout_in_ms=1000", "--max_connections=3")
+        server = self.server("--rest_api_timeout_in_ms=3000", "--max_connections=3")
         header = b"POST /v1/models/mnist:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
         clients = [server.connect() for _ in range(3)]
         clients[0].sendall(header[:20])
@@ -318,8 +338,20 @@ class ServeTest(ProgramTestCase):
             _, stderr = server.process.communicate(timeout=self.deadline)
             self.assertEqual(server.process.returncode, -number, stderr)
 
+    def test_requests_that_are_not_answered_are_told_of_at_the_end(self) -> None:
+        server = self.server()
+        self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)  # it waits for signals
+        with server.connect() as left:
+            left.sendall(b"POST /v1/models/mnist:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+            server.process.send_signal(signal.SIGTERM)
+            server.line_of_stderr("stopping: answering the requests that have begun")
+        _, stderr = server.process.communicate(timeout=self.deadline)
+        self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
+        self.assertIn("serve_main: stopped; requests that had begun and are not answered: 1", stderr)
+
     def test_a_request_that_has_waited_too_long_is_told_so(self) -> None:
-        server = self.server("--rest_api_timeout_in_ms=200", "--batch_timeout_micros=400000")
+        # The batch would begin after ten minutes.
+        server = self.server("--rest_api_timeout_in_ms=3000", "--batch_timeout_micros=600000000")
         status, answer = server.predict({"instances": [pixels(0)]})
         self.assertEqual(status, 504, answer)
         self.assertIn("--rest_api_timeout_in_ms", answer["error"])
@@ -340,14 +372,22 @@ class ServeTest(ProgramTestCase):
         _, answer = server.predict({"instances": [pixels(0)]})
         (expected,) = self.predicted(copy, range(1))
         self.assert_same(answer["predictions"][0], expected)
-        # One that is damaged is not.
+        server.line_of_stderr("serving step 4 (model.ckpt-4)")
+        # One that is damaged is not, and as soon as it is whole, it is.
+        data = ".data-00000-of-00001"
+        (copy / f"model.ckpt-5{data}").write_bytes(b"no checkpoint")
+        shutil.copy(copy / "model.ckpt-4.index", copy / "model.ckpt-5.index")
+        (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
+        server.line_of_stderr("model.ckpt-5 is not served, but the one before")
+        self.assertEqual(server.predict({"instances": [pixels(0)]}), (200, answer))
+        shutil.copy(copy / f"model.ckpt-4{data}", copy / "whole")
+        (copy / "whole").rename(copy / f"model.ckpt-5{data}")
+        server.line_of_stderr("serving step 4 (model.ckpt-5)")
+        # The same if none is whole.
         for file in copy.glob("model.ckpt-*"):
             file.write_bytes(b"no checkpoint")
-        (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
-        assert server.process.stderr is not None
-        for line in server.process.stderr:
-            if "model.ckpt-5 is not served, but the one before" in line:
-                break
+        (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-6"\n')
+        server.line_of_stderr("model.ckpt-6 is not served, but the one before")
         self.assertEqual(server.predict({"instances": [pixels(0)]}), (200, answer))
 
     def test_what_cannot_be_served_is_told_in_one_line(self) -> None:
@@ -364,6 +404,8 @@ class ServeTest(ProgramTestCase):
         self.assert_refused(self.execute(serve, f"--model_dir={without}"), 66, "flags.txt", without)
         self.assert_refused(self.execute(serve), 2, "model_dir")
         self.assert_refused(self.execute(serve, run, "--rest_api_port=65536"), 2, "rest_api_port")
+        for name in ("a/b", "a:b", "a?b", "a b", "a%20", "\u00e4"):
+            self.assert_refused(self.execute(serve, run, f"--model_name={name}"), 2, "--model_name", "letters, digits")
 
 
 class OtherModelsTest(ProgramTestCase):

@@ -13,12 +13,17 @@ namespace official::serve {
 using compute::Shape;
 using compute::Tensor;
 
+namespace {
+
+// Returns row `i` of a batch, without the dimension of the batch.
 Tensor Row(const Tensor& batch, int64_t i) {
   const absl::Span<const int64_t> dims = batch.shape().dims();
   Tensor row(batch.dtype(), Shape(std::vector<int64_t>(dims.begin() + 1, dims.end())));
   std::memcpy(row.raw_data(), static_cast<const char*>(batch.raw_data()) + i * row.num_bytes(), row.num_bytes());
   return row;
 }
+
+}  // namespace
 
 absl::StatusOr<Values> EstimatorServable::Prepare(Values example) const {
   const auto* const bytes = std::get_if<std::string>(&example[0]);

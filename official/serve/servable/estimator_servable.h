@@ -15,9 +15,6 @@
 
 namespace official::serve {
 
-// Returns row `i` of a batch, without the dimension of the batch.
-compute::Tensor Row(const compute::Tensor& batch, int64_t i);
-
 class EstimatorServable : public Servable {
  public:
   // Reads an image file in place of an input; InvalidArgument if the bytes are none.

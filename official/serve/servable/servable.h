@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -53,8 +51,5 @@ class Servable {
   // Returns the outputs of each example, in their order. Called by one thread at a time.
   virtual absl::StatusOr<std::vector<Values>> Run(absl::Span<const Values> examples) = 0;
 };
-
-// Opens the latest checkpoint of the model.
-using OpenServable = std::function<absl::StatusOr<std::unique_ptr<Servable>>()>;
 
 }  // namespace official::serve

@@ -1,0 +1,72 @@
+#include "official/serve/batcher.h"
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace official::serve {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Result = absl::StatusOr<std::vector<Values>>;
+
+// The outputs are the examples; one that is "bad" fails its batch.
+Result Echo(absl::Span<const Values> examples) {
+  for (const Values& example : examples) {
+    if (std::get<std::string>(example[0]) == "bad") return absl::InternalError("it is bad");
+  }
+  return std::vector<Values>(examples.begin(), examples.end());
+}
+
+std::vector<Values> Texts(const std::vector<std::string>& texts) {
+  std::vector<Values> examples;
+  for (const std::string& text : texts) examples.push_back({text});
+  return examples;
+}
+
+std::vector<std::string> TextsOf(const Result& result) {
+  std::vector<std::string> texts;
+  for (const Values& output : result.value()) texts.push_back(std::get<std::string>(output[0]));
+  return texts;
+}
+
+TEST_CASE("an example that fails its batch fails its own request only") {
+  Batcher batcher({.max_batch_size = 5});
+  const auto deadline = Batcher::Clock::now() + hours(1);
+  std::vector<std::optional<Result>> results(4);
+  const std::vector<std::vector<std::string>> requests = {{"a", "b"}, {"c", "bad"}, {"d", "e"}, {"f"}};
+  for (size_t i = 0; i < requests.size(); ++i) {
+    batcher.Add(Texts(requests[i]), deadline, [&results, i](Result result) { results[i] = std::move(result); });
+  }
+  batcher.Stop();
+  std::vector<size_t> sizes;
+  const auto run = [&](absl::Span<const Values> examples) {
+    sizes.push_back(examples.size());
+    return Echo(examples);
+  };
+  batcher.Serve(run, hours(1), [] {});
+  // The first batch, its three requests, and the second batch.
+  CHECK(sizes == std::vector<size_t>{5, 2, 2, 1, 2});
+  for (const size_t i : {0, 2, 3}) CHECK(TextsOf(results[i].value()) == requests[i]);
+  CHECK(results[1].value().status() == absl::InternalError("it is bad"));
+}
+
+TEST_CASE("idle is called while an example waits for others") {
+  Batcher batcher({.max_batch_size = 2, .batch_timeout = seconds(20)});
+  std::optional<Result> result;
+  batcher.Add(Texts({"a"}), Batcher::Clock::now() + hours(1), [&](Result given) { result = std::move(given); });
+  int num_idle = 0;
+  batcher.Serve(Echo, milliseconds(1), [&] {
+    // Until the third call it has waited in vain.
+    CHECK(result.has_value() == (num_idle >= 3));
+    if (++num_idle == 3) batcher.Stop();
+  });
+  CHECK(num_idle >= 3);
+  CHECK(TextsOf(result.value()) == std::vector<std::string>{"a"});
+}
+
+}  // namespace
+}  // namespace official::serve

@@ -1,0 +1,60 @@
+#include "official/serve/http_server.h"
+
+#include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <iterator>
+#include <string>
+#include <thread>
+
+namespace official::serve {
+namespace {
+
+// Sends a request, and returns all that comes until the server closes the connection.
+std::string Get(int port) {
+  boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string(port));
+  client << "GET /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n" << std::flush;
+  return std::string(std::istreambuf_iterator<char>(client), {});
+}
+
+bool HasDefaultEffect(int signal) {
+  struct sigaction action;
+  sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_DFL;
+}
+
+TEST_CASE("after Run signals have their default effect, and it tells how many requests are not answered") {
+  const bool answers = GENERATE(true, false);
+  std::atomic<bool> called{false};
+  HttpServer::Done kept;
+  HttpOptions options;
+  if (!answers) options.timeout = std::chrono::milliseconds(200);
+  const auto server = HttpServer::Listen(options, [&](const HttpRequest&, const HttpServer::Done& done) {
+    called = true;
+    std::raise(SIGTERM);
+    if (answers) {
+      done({.body = "{}"});
+    } else {
+      kept = done;
+    }
+  });
+  REQUIRE(server.ok());
+  std::string answer;
+  std::thread client([&, port = (*server)->port()] {
+    // It may be disconnected before it has sent the request.
+    while (!called) answer = Get(port);
+  });
+  bool stopping = false;
+  const HttpServer::End end = (*server)->Run([&] { stopping = true; });
+  client.join();
+  kept = nullptr;
+  CHECK(stopping);
+  CHECK(end.signal == SIGTERM);
+  CHECK(end.num_unanswered == (answers ? 0 : 1));
+  CHECK((answer.find("HTTP/1.1 200 OK") == 0) == answers);
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) CHECK(HasDefaultEffect(signal));
+}
+
+}  // namespace
+}  // namespace official::serve

@@ -1,0 +1,117 @@
+#include "official/serve/model_server.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <future>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "utils/compute/core/tensor.h"
+
+namespace official::serve {
+namespace {
+
+using Catch::Contains;
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+// Has its inputs as outputs, and calls a function for each example that it prepares.
+class Echo : public Servable {
+ public:
+  explicit Echo(std::function<void()> preparing = [] {}) : preparing_(std::move(preparing)) {}
+
+  const Signature& signature() const override { return signature_; }
+  int64_t version() const override { return 1; }
+  absl::StatusOr<Values> Prepare(Values example) const override {
+    preparing_();
+    return example;
+  }
+  absl::StatusOr<std::vector<Values>> Run(absl::Span<const Values> examples) override {
+    return std::vector<Values>(examples.begin(), examples.end());
+  }
+
+ private:
+  const std::function<void()> preparing_;
+  const Signature signature_ = {.name = "echo",
+                                .inputs = {{"x", compute::DType::kFloat32, {2}}},
+                                .outputs = {{"y", compute::DType::kFloat32, {2}}}};
+};
+
+ModelServerOptions WithTimeout(milliseconds timeout) {
+  ModelServerOptions options;
+  options.model_name = "m";
+  options.request_timeout = timeout;
+  return options;
+}
+
+std::future<HttpResponse> Ask(ModelServer& server, size_t num_examples) {
+  const std::vector<absl::string_view> examples(num_examples, "[0, 0]");  // each 8 bytes of float32
+  const std::string body = absl::StrCat(R"({"instances": [)", absl::StrJoin(examples, ","), "]}");
+  const auto answer = std::make_shared<std::promise<HttpResponse>>();
+  server.Handle({"POST", "/v1/models/m:predict", body},
+                [answer](HttpResponse response) { answer->set_value(std::move(response)); });
+  return answer->get_future();
+}
+
+TEST_CASE("examples of more bytes than the limits are refused, of a request and of all together") {
+  ModelServerOptions options = WithTimeout(hours(1));
+  options.batcher = {.max_batch_size = 100, .batch_timeout = hours(1)};
+  options.max_request_example_bytes = 80;
+  options.max_total_example_bytes = 100;
+  ModelServer server(options, std::make_unique<Echo>());
+  std::thread serve([&] { server.Serve(hours(1), [] { return nullptr; }); });
+  const HttpResponse large = Ask(server, 11).get();
+  CHECK(large.status == 413);
+  CHECK_THAT(large.body, Contains("the 11 examples have 88 bytes when decoded, more than 80"));
+  std::future<HttpResponse> waits = Ask(server, 10);
+  const HttpResponse beyond = Ask(server, 3).get();
+  CHECK(beyond.status == 503);
+  CHECK_THAT(beyond.body, Contains("try again later"));
+  server.Hurry();
+  CHECK(waits.get().status == 200);
+  // There is room again.
+  CHECK(Ask(server, 10).get().status == 200);
+  server.Stop();
+  serve.join();
+}
+
+TEST_CASE("one example is taken whatever the limits are") {
+  ModelServerOptions options = WithTimeout(hours(1));
+  options.max_request_example_bytes = options.max_total_example_bytes = 1;
+  ModelServer server(options, std::make_unique<Echo>());
+  std::thread serve([&] { server.Serve(hours(1), [] { return nullptr; }); });
+  CHECK(Ask(server, 1).get().status == 200);
+  server.Stop();
+  serve.join();
+}
+
+TEST_CASE("a request whose time is over is not prepared to its end") {
+  int num_prepared = 0;
+  ModelServer server(WithTimeout(milliseconds(10)), std::make_unique<Echo>([&] {
+                       ++num_prepared;
+                       std::this_thread::sleep_for(milliseconds(20));
+                     }));
+  CHECK(Ask(server, 50).get().status == 504);
+  CHECK(num_prepared <= 1);
+  server.Stop();
+}
+
+TEST_CASE("Stop does not wait for the examples of a request") {
+  int num_prepared = 0;
+  std::promise<void> first;
+  ModelServer server(WithTimeout(hours(1)), std::make_unique<Echo>([&] {
+                       if (++num_prepared == 1) first.set_value();
+                       std::this_thread::sleep_for(milliseconds(1));
+                     }));
+  std::future<HttpResponse> answer = Ask(server, 10000);
+  first.get_future().wait();
+  server.Stop();
+  CHECK(answer.get().status == 503);
+  CHECK(num_prepared < 10000);
+}
+
+}  // namespace
+}  // namespace official::serve
