@@ -208,9 +208,14 @@ void Update(Value learning_rate, Value finite, TrainingStep& step) {
   if (!gradients.empty()) {
     for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
   }
-  if (targets.size() - num_targets > 1 && step.model.update.ema_decay && graph.replica_context().num_replicas > 1) {
+  const auto updates = std::count_if(targets.begin() + num_targets, targets.end(), [&](const Node* node) {
+    return std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Value& input) {
+      return std::find(step.variables.begin(), step.variables.end(), input) != step.variables.end();
+    });
+  });
+  if (updates > 1 && step.model.update.ema_decay && graph.replica_context().num_replicas > 1) {
     return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
-        "model ", step.model.name, ": its optimizer makes ", targets.size() - num_targets,
+        "model ", step.model.name, ": its optimizer makes ", updates,
         " updates; with moving averages of the variables on several devices it must update all variables in one")));
   }
   UpdateAverages(inputs.apply, step);
