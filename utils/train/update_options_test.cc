@@ -50,7 +50,7 @@ Model Line() {
           .learning_rate = [](int64_t) { return kRate; }};
 }
 
-data::BatchSourcePtr BatchesOf(const Tensor& x, const Tensor& y, data::Position start) {
+absl::StatusOr<data::BatchSourcePtr> BatchesOf(const Tensor& x, const Tensor& y, data::Position start) {
   return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}),
                        {.batch_size = kBatchSize, .start = start, .end_epoch = data::kEndless});
 }
