@@ -94,6 +94,7 @@ class HelpTest(unittest.TestCase):
             "compute_bleu_main": ("--translation=a", "--reference=b"),
             "imagenet_to_tfrecords_main": ("--images_dir=i", "--output_dir=o"),
             "decode_benchmark_main": ("--lengths=8",),
+            "serve_main": ("--model_dir=r",),
             "resnet_main": ("--dataset_name=cifar10",),
             "transformer_main": ("--param_set=tiny", "--params_override=num_heads=2,learning_rate=1.5"),
             "ncf_main": ("--layers=8,4", "--hr_threshold=0.7"),
