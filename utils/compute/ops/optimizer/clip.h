@@ -1,6 +1,7 @@
 // The clipping of gradients by value, as the kernels of all devices do it.
 #pragma once
 
+#include <cmath>
 #include <limits>
 
 #include "utils/compute/kernel/kernel.h"
@@ -16,7 +17,7 @@ inline float ClipValueOf(const Attrs& attrs) {
 
 // Returns g within [-limit, limit], as tf.clip_by_value; NaN stays.
 OFFICIAL_HOST_DEVICE inline float ClipByValue(float g, float limit) {
-  return g > limit ? limit : g < -limit ? -limit : g;
+  return fabsf(g) > limit ? copysignf(limit, g) : g;
 }
 
 }  // namespace official::compute

@@ -103,8 +103,16 @@ __global__ void __launch_bounds__(kThreads)
   const Rule rule(params, scalars.values);
   float* const* const tensors = groups.tensors[piece.group];
   const float* const gradient = tensors[Rule::kGroup - 1];
-  for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += kThreads)
-    rule(tensors, i, guard.Unscale(gradient[i]));
+  // Two loops: one for both, unrolled, needs more registers than there are.
+  if (guard.loss_scale == nullptr) {
+    for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += kThreads) rule(tensors, i, gradient[i]);
+    return;
+  }
+  const float scale = guard.Scale();
+#pragma unroll 1
+  for (int64_t i = piece.begin + threadIdx.x; i < piece.end; i += kThreads) {
+    rule(tensors, i, guard.Unscale(gradient[i], scale));
+  }
 }
 
 template <typename Rule>
