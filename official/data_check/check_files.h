@@ -47,7 +47,7 @@ struct CheckResult {
   int64_t num_bad = 0;
 };
 
-// What is called while files are read, by one thread at a time.
+// The functions that are called while files are read, by one thread at a time.
 struct Reports {
   std::function<void(const BadRecord&)> bad;
   std::function<void(const CheckedFile&)> file;  // at the end of each file

@@ -11,7 +11,7 @@
 
 namespace official::data_check {
 
-// What is found in one file.
+// The contents of one file, and what is wrong with them.
 class Findings {
  public:
   Findings(std::string path, std::function<void(const BadRecord&)> report, std::function<void(int64_t)> add_progress)
@@ -49,7 +49,7 @@ absl::Status CheckRatings(Findings& findings);
 absl::Status CheckVocabulary(Findings& findings);
 absl::Status CheckText(Findings& findings);
 
-// What a TFRecord file holds, as CheckTFRecords says it.
+// The kind of a TFRecord file, as CheckTFRecords says it.
 inline constexpr absl::string_view kImageRecords = "TFRecord of images";
 inline constexpr absl::string_view kSentenceRecords = "TFRecord of sentence pairs";
 inline constexpr absl::string_view kText = "text";

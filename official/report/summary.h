@@ -1,4 +1,4 @@
-// What report_main prints: the curves of runs as rows of characters, or JSON.
+// The output of report_main: the curves of runs as rows of characters, or JSON.
 #pragma once
 
 #include <ostream>

@@ -27,10 +27,10 @@ struct DatasetInfo {
 };
 const DatasetInfo& InfoOf(DatasetName dataset);
 
-// How the learning rate falls after the warm-up. kPiecewise, upstream's: by factors[k] from boundary_epochs[k - 1] on,
-// where boundaries are rounded down to whole steps and the step of a boundary still has the earlier rate. kCosine,
-// kLinear: to 0 at the end of train_epochs, as tf.train.cosine_decay and polynomial_decay(power=1) with the steps that
-// follow the warm-up. kConstant: not at all.
+// The way in which the learning rate falls after the warm-up. kPiecewise, upstream's: by factors[k] from
+// boundary_epochs[k - 1] on, where boundaries are rounded down to whole steps and the step of a boundary still has the
+// earlier rate. kCosine, kLinear: to 0 at the end of train_epochs, as tf.train.cosine_decay and
+// polynomial_decay(power=1) with the steps that follow the warm-up. kConstant: not at all.
 enum class LrSchedule { kPiecewise, kCosine, kLinear, kConstant };
 
 // The learning rate begins with base_learning_rate * batch_size / the data set's batch_denominator.

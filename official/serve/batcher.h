@@ -18,8 +18,8 @@ namespace official::serve {
 
 struct BatcherOptions {
   size_t max_batch_size = 32;
-  // How long an example may wait for others that would fill its batch. 0: a batch is what has arrived while the one
-  // before it was computed.
+  // The time that an example may wait for others that would fill its batch. 0: a batch is what has arrived while the
+  // one before it was computed.
   std::chrono::microseconds batch_timeout{0};
 };
 

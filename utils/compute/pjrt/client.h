@@ -45,7 +45,7 @@ class PjrtEvent {
   PJRT_Event* event_ = nullptr;
 };
 
-// What a device gives back for a module, once it has been given the work.
+// The results of a module on a device, which are there once it has been given the work.
 struct PjrtResults {
   std::vector<PjrtBuffer> buffers;
   PjrtEvent done;

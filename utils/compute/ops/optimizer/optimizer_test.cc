@@ -165,23 +165,22 @@ TEST_CASE("Many variables in one update get what each gets alone") {
   CHECK(train(true) == train(false));
 }
 
+using UpdateFunction = std::function<std::vector<Node*>(const UpdateInputs&, absl::Span<const VariableGradient>)>;
+
+// The optimizers by name, each in the forms that have a rule of their own.
+std::vector<std::pair<const char*, UpdateFunction>> Updates() {
+  using Gradients = absl::Span<const VariableGradient>;
+  return {{"GradientDescent", GradientDescent},
+          {"Momentum", [](const UpdateInputs& in, Gradients v) { return Momentum(in, v, {}); }},
+          {"Nesterov", [](const UpdateInputs& in, Gradients v) { return Momentum(in, v, {.nesterov = true}); }},
+          {"Adam", [](const UpdateInputs& in, Gradients v) { return Adam(in, v, {}); }},
+          {"LazyAdam", [](const UpdateInputs& in, Gradients v) { return Adam(in, v, {.lazy = true}); }}};
+}
+
 // Two updates: one that does not apply, of gradients that would spoil everything, and one that does, of gradients times
 // the loss scale.
 TEST_CASE("A guarded update divides by the loss scale, and leaves all as it is where it does not apply") {
-  using GuardedUpdate = std::function<std::vector<Node*>(const UpdateInputs&, absl::Span<const VariableGradient>)>;
-  const auto [name, update] = GENERATE(
-      std::pair<const char*, GuardedUpdate>{"GradientDescent", GradientDescent},
-      std::pair<const char*, GuardedUpdate>{
-          "Momentum", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Momentum(in, v, {}); }},
-      std::pair<const char*, GuardedUpdate>{"Nesterov",
-                                            [](const UpdateInputs& in, absl::Span<const VariableGradient> v) {
-                                              return Momentum(in, v, {.nesterov = true});
-                                            }},
-      std::pair<const char*, GuardedUpdate>{
-          "Adam", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {}); }},
-      std::pair<const char*, GuardedUpdate>{
-          "LazyAdam",
-          [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {.lazy = true}); }});
+  const auto [name, update] = GENERATE(from_range(Updates()));
   const std::string kind = EachKind();
   INFO(name << " on " << kind);
   // All variables, slots and powers after the updates. The scale is a power of two, so that nothing is rounded.
@@ -251,20 +250,7 @@ struct Embedding {
 
 // Half the elements of the gradients, and of the sums of rows of the table, are larger than 1.
 TEST_CASE("An update clips the elements of gradients after it has taken off the loss scale") {
-  using ClippedUpdate = std::vector<Node*> (*)(const UpdateInputs&, absl::Span<const VariableGradient>);
-  const auto [name, update] = GENERATE(
-      std::pair<const char*, ClippedUpdate>{"GradientDescent", GradientDescent},
-      std::pair<const char*, ClippedUpdate>{
-          "Momentum", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Momentum(in, v, {}); }},
-      std::pair<const char*, ClippedUpdate>{"Nesterov",
-                                            [](const UpdateInputs& in, absl::Span<const VariableGradient> v) {
-                                              return Momentum(in, v, {.nesterov = true});
-                                            }},
-      std::pair<const char*, ClippedUpdate>{
-          "Adam", [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {}); }},
-      std::pair<const char*, ClippedUpdate>{
-          "LazyAdam",
-          [](const UpdateInputs& in, absl::Span<const VariableGradient> v) { return Adam(in, v, {.lazy = true}); }});
+  const auto [name, update] = GENERATE(from_range(Updates()));
   const std::string kind = EachKind();
   INFO(name << " on " << kind);
   // All variables and slots after an update by 64 times the gradient, clipped by the update, or by the gradient that

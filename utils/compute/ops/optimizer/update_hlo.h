@@ -1,4 +1,4 @@
-// What the optimizers have in common in StableHLO.
+// The common part of the optimizers in StableHLO.
 #pragma once
 
 #include "utils/compute/graph/graph.h"
