@@ -220,7 +220,7 @@ class Plan {
 
 absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
   const int64_t num_users = spec.input(1).shape.dim(0), candidates = spec.input(1).shape.dim(1);
-  const int64_t memories = NumThreads();
+  const int64_t memories = compute::MostThreads();
   const FactorizationGeometry geometry = GeometryOf(spec.attrs(), spec.node.inputs(), 2);
   const Plan plan(geometry, spec.attrs(), memories);
   const auto run = [=](const KernelArgs& args) -> absl::Status {

@@ -18,6 +18,8 @@ namespace {
 constexpr Contention::Clock::duration kWindow = std::chrono::milliseconds(20);
 // With one endless loop beside it a thread waits half of the time; on a machine with nothing else to do, some percent.
 constexpr int kMostWaitingIn = 8;
+// How far Waiting() looks back.
+constexpr std::chrono::duration<double> kMemory = std::chrono::milliseconds(200);
 // Where only preemptions are counted: one in a window may be the kernel's own work.
 constexpr int64_t kFewPreemptions = 1;
 constexpr Contention::Clock::duration kShortestStay = std::chrono::milliseconds(100);
@@ -61,6 +63,10 @@ bool Contention::Look(Clock::duration since) {
   if (const std::optional<int64_t> waited = WaitedNs()) {
     const std::chrono::nanoseconds more(*waited - waited_ns_);
     waited_ns_ = *waited;
+    if (since > Clock::duration::zero()) {
+      const double share = std::chrono::duration<double>(more) / std::chrono::duration<double>(since);
+      waiting_ += (std::min(1.0, share) - waiting_) * std::min(1.0, std::chrono::duration<double>(since) / kMemory);
+    }
     return more > since / kMostWaitingIn;
   }
   const int64_t times = TimesPreempted(), more = times - times_preempted_;

@@ -19,12 +19,20 @@ class Contention {
   // preempted), and believes for a while what it has seen: the longer, the more often that was right.
   bool Now(Clock::time_point now);
 
+  // Returns the share of the time that the thread waited for a core in the last tenths of a second before Now() looked.
+  // Beside one endless loop, and one more thread of this program, on two cores it is a third if all three take turns;
+  // beside two such loops it is half. 0 where the kernel does not tell.
+  double Waiting() const { return waiting_; }
+  // Forgets what Waiting() knows.
+  void Forget() { waiting_ = 0; }
+
  private:
   // True if the thread waited too long since the last look.
   bool Look(Clock::duration since);
 
   Clock::time_point last_look_, until_;
   Clock::duration stay_;
+  double waiting_ = 0;
   int64_t waited_ns_ = 0, times_preempted_ = 0;
 };
 

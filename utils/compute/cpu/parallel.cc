@@ -26,7 +26,7 @@ int DefaultNumThreads() {
 thread_local int num_threads = 0;   // of SetNumThreads; 0: the default
 thread_local int onednn_parts = 0;  // of OnednnParts; 0: there is none
 
-void RunOnTeam(int parts, int threads, Team::RunFunction run, void* context) {
+void RunOnTeam(int parts, int threads, int most_threads, Team::RunFunction run, void* context) {
   if (parts <= 1 || place.in_region) {
     const Place outer = place;
     place = {.in_region = outer.in_region};
@@ -35,7 +35,7 @@ void RunOnTeam(int parts, int threads, Team::RunFunction run, void* context) {
     return;
   }
   static thread_local Team team;
-  team.Run(parts, threads, run, context);
+  team.Run(parts, threads, most_threads, run, context);
 }
 
 }  // namespace
@@ -52,6 +52,11 @@ int NumThreads() {
 
 void SetNumThreads(int n) { num_threads = n; }
 
+int MostThreads() {
+  constexpr int kOfEach = 4;
+  return NumThreads() == 1 ? 1 : kOfEach * NumThreads();
+}
+
 OnednnParts::OnednnParts(int parts) : before_(onednn_parts) { onednn_parts = parts; }
 OnednnParts::~OnednnParts() { onednn_parts = before_; }
 
@@ -59,7 +64,7 @@ int ThreadNumber() { return place.thread; }
 
 void ParallelRun(int parts, void (*run)(void* context, int part), void* context) {
   FlushDenormals();
-  RunOnTeam(parts, std::min(parts, NumThreads()), run, context);
+  RunOnTeam(parts, std::min(parts, NumThreads()), MostThreads(), run, context);
 }
 
 }  // namespace official::compute
@@ -84,8 +89,10 @@ __attribute__((visibility("default"))) void GOMP_parallel(void (*run)(void*), vo
                     : num_threads > 0                  ? static_cast<int>(num_threads)
                                                        : omp_get_max_threads();
   // Without OnednnParts a thread for each part: they may wait for each other.
+  const bool in_parts = onednn_parts > 0;
   official::compute::RunOnTeam(
-      parts, onednn_parts > 0 ? std::min(parts, official::compute::NumThreads()) : parts,
+      parts, in_parts ? std::min(parts, official::compute::NumThreads()) : parts,
+      in_parts ? official::compute::MostThreads() : parts,
       [](void* opaque, int) {
         const Context& c = *static_cast<Context*>(opaque);
         c.run(c.data);

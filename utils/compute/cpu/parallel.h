@@ -12,6 +12,10 @@ int NumThreads();
 // Sets this number for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
 void SetNumThreads(int n);
 
+// Returns how many threads a parallel loop may use at most, NumThreads() of them at a time if the machine does nothing
+// else: where other work keeps all cores busy, more take part (Team). ThreadNumber() is below it.
+int MostThreads();
+
 // Runs this thread's parallel loops on one thread while it lives, in builds with the thread sanitizer; no effect in
 // others. It guards calls of a library that is not instrumented: the sanitizer does not see where its threads wait for
 // each other, and would report races.
@@ -48,7 +52,7 @@ class OnednnParts {
 // flushes them too. The threads of a parallel loop do so by themselves.
 void FlushDenormals();
 
-// Returns the number of the calling thread among those that run the loop it is in, below NumThreads(): for memory that
+// Returns the number of the calling thread among those that run the loop it is in, below MostThreads(): for memory that
 // a thread needs while it works on a range. 0 outside of loops.
 int ThreadNumber();
 

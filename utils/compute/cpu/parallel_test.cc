@@ -200,12 +200,13 @@ TEST_CASE("A library finds our functions before libgomp's") {
 
 TEST_CASE("Threads that run a loop have numbers of their own") {
   SetNumThreads(3);
-  std::atomic<bool> in_use[3] = {};
+  const int most = MostThreads();
+  std::vector<std::atomic<bool>> in_use(most);
   std::atomic<int> twice = 0, outside = 0;
   for (int round = 0; round < 50; ++round) {
     ParallelFor(1000, 1, [&](int64_t, int64_t) {
       const int thread = ThreadNumber();
-      if (thread < 0 || thread >= 3) ++outside;
+      if (thread < 0 || thread >= most) ++outside;
       if (in_use[thread].exchange(true)) ++twice;
       std::this_thread::yield();
       in_use[thread] = false;
@@ -214,6 +215,45 @@ TEST_CASE("Threads that run a loop have numbers of their own") {
   CHECK(twice == 0);
   CHECK(outside == 0);
   CHECK(ThreadNumber() == 0);
+}
+
+// Computes for so long.
+void Compute(std::chrono::microseconds time) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  while (std::chrono::steady_clock::now() < end) {
+  }
+}
+
+TEST_CASE("Where other work wants all cores, spare threads take part in long loops") {
+  if (access("/proc/thread-self/schedstat", R_OK) != 0) return;  // nothing tells how long a thread waits
+  std::atomic<bool> ending = false;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2 * static_cast<int>(std::thread::hardware_concurrency()); ++i) {
+    others.emplace_back([&ending] {
+      while (!ending) {
+      }
+    });
+  }
+  std::atomic<bool> spare_seen = false;
+  bool each_part_once = true;
+  std::thread owner([&] {
+    SetNumThreads(2);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
+    while (!spare_seen && std::chrono::steady_clock::now() < end) {
+      std::vector<std::atomic<int>> runs(8);
+      ParallelRunForTest(8, [&](int part) {
+        Compute(std::chrono::microseconds(500));
+        ++runs[part];
+        if (ThreadNumber() >= 2) spare_seen = true;
+      });
+      for (const std::atomic<int>& n : runs) each_part_once = each_part_once && n == 1;
+    }
+  });
+  owner.join();
+  ending = true;
+  for (std::thread& other : others) other.join();
+  CHECK(spare_seen);
+  CHECK(each_part_once);
 }
 
 TEST_CASE("WithSimd runs its lambda once") {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "utils/compute/cpu/contention.h"
 #include "utils/compute/cpu/parallel.h"
@@ -17,7 +18,7 @@
 namespace official::compute {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = Team::Clock;
 
 // How long a thread that waits looks again and again before it sleeps. To wake a thread takes some microseconds, on a
 // virtual machine some tens of them; but who looks keeps other work from the core.
@@ -26,6 +27,15 @@ constexpr Clock::duration kPatienceAmongOthers = std::chrono::microseconds(100);
 constexpr Clock::duration kNoPatience = std::chrono::microseconds(5);
 // So long the owner of a team looks for a part of a thread that may have no core, before it lends its own.
 constexpr Clock::duration kBeforeLending = std::chrono::microseconds(100);
+
+// A thread that waits for a core longer than this share of the time is crowded; where all are, spare threads help in
+// loops that take so long.
+constexpr double kCrowded = 0.4;
+constexpr Clock::duration kLongLoop = std::chrono::microseconds(200);
+// Spare threads keep each other waiting, so whether they are wanted is seen without them: so often.
+constexpr Clock::duration kShortestWithSpares = std::chrono::seconds(1);
+constexpr Clock::duration kLongestWithSpares = std::chrono::seconds(8);
+constexpr Clock::duration kLookWithoutSpares = std::chrono::seconds(1);
 
 // OMP_WAIT_POLICY: as OpenMP programs have it. None: as the machine is.
 std::optional<bool> AlwaysPatient() {
@@ -78,21 +88,29 @@ uint64_t Packed(int begin, int end, int threads) {
 
 thread_local Place place;
 
-Team::Team() : shares_(new Share[kMostThreads]) {
+Team::Team() : shares_(new Share[kMostThreads]), typical_loop_(kLongLoop) {
   UseShortSlices();  // of the owner; the threads that it starts inherit them
 }
 
 Team::~Team() {
   ending_ = true;
-  loops_.fetch_add(1);
-  loops_.notify_all();
+  for (std::atomic<uint32_t>* const loops : {&loops_, &loops_with_spares_}) {
+    loops->fetch_add(1);
+    loops->notify_all();
+  }
   for (const auto& helper : helpers_) helper->thread.join();
 }
 
-void Team::Run(int parts, int threads, RunFunction run, void* context) {
+void Team::Run(int parts, int threads, int most_threads, RunFunction run, void* context) {
   threads = std::clamp(threads, 1, kMostThreads);
-  StartHelpers(threads - 1);
-  KeepHelpersOff();
+  StartHelpers(threads - 1, /*are_spares=*/false);
+  LookAround();
+  const bool is_timed = is_contended_;
+  const Clock::time_point began = is_timed ? Clock::now() : Clock::time_point();
+  if (const int most = std::min({parts, most_threads, kMostThreads});
+      is_timed && WantsSpares(began) && most > threads) {
+    threads = std::max(threads, std::min(most, TryToStartSpares(most - 1) + 1));
+  }
   run_ = run;
   context_ = context;
   parts_ = parts;
@@ -104,39 +122,82 @@ void Team::Run(int parts, int threads, RunFunction run, void* context) {
   }
   loops_.fetch_add(1);
   loops_.notify_all();
+  if (threads - 1 > num_regular_) {
+    loops_with_spares_.fetch_add(1);
+    loops_with_spares_.notify_all();
+  }
   WorkOn(0);
   for (int done = done_.load(std::memory_order_acquire); done != parts; done = done_.load(std::memory_order_acquire)) {
-    if (is_contended_) LendCore(done);
+    if (is_contended_ && !uses_spares_) LendCore(done);
     WaitWhile(done_, done);
   }
+  if (is_timed) Remember(Clock::now() - began);
 }
 
-void Team::StartHelpers(int count) {
+void Team::StartHelpers(int count, bool are_spares) {
   if (static_cast<int>(helpers_.size()) < count) helpers_.reserve(count);  // no thread is without a place
+  std::atomic<uint32_t>& loops = are_spares ? loops_with_spares_ : loops_;
   while (static_cast<int>(helpers_.size()) < count) {
     auto helper = std::make_unique<Helper>();
-    helper->thread = std::thread([this, number = static_cast<int>(helpers_.size()) + 1, id = &helper->id] {
+    helper->thread = std::thread([this, number = static_cast<int>(helpers_.size()) + 1, id = &helper->id, &loops] {
       *id = gettid();
-      Help(number);
+      Help(number, loops);
     });
     helpers_.push_back(std::move(helper));
+    if (!are_spares) num_regular_ = static_cast<int>(helpers_.size());
   }
 }
 
-void Team::KeepHelpersOff() {
+int Team::TryToStartSpares(int count) {
+  try {
+    StartHelpers(count, /*are_spares=*/true);
+  } catch (const std::system_error&) {
+    // It goes without.
+  }
+  return static_cast<int>(helpers_.size());
+}
+
+bool Team::WantsSpares(Clock::time_point now) {
+  const bool contended = contention.Now(now);
+  if (uses_spares_ && now >= spares_until_) UseSpares(false);
+  if (!uses_spares_ && contended && is_crowded_ && contention.Waiting() > kCrowded) {
+    const bool again = now < spares_until_ + kLookWithoutSpares;
+    spares_stay_ = again ? std::min(2 * spares_stay_, kLongestWithSpares) : kShortestWithSpares;
+    spares_until_ = now + spares_stay_;
+    UseSpares(true);
+  }
+  return uses_spares_ && typical_loop_ > kLongLoop;
+}
+
+void Team::UseSpares(bool use) {
+  uses_spares_ = use;
+  contention.Forget();
+  processor_ = -1;  // LookAround frees the helpers or keeps them off
+}
+
+void Team::Remember(Clock::duration took) {
+  const Clock::duration step = typical_loop_ / 16;
+  typical_loop_ = std::clamp<Clock::duration>(typical_loop_ + (took > typical_loop_ ? step : -step), kLongLoop / 16,
+                                              16 * kLongLoop);
+}
+
+void Team::LookAround() {
   const uint32_t changes = contention_changes_.load(std::memory_order_acquire);
   const int processor = sched_getcpu();
   if (changes == seen_changes_ && (!is_contended_ || processor == processor_)) return;
   seen_changes_ = changes;
   processor_ = processor;
   is_contended_ = false;
-  for (size_t h = 0; h < helpers_.size(); ++h) {
+  int num_crowded = 0;
+  for (int h = 0; h < num_regular_; ++h) {
     Helper& helper = *helpers_[h];
     const bool contended = shares_[h + 1].contended.load(std::memory_order_relaxed);
     is_contended_ = is_contended_ || contended;
-    const int keep_off = contended ? processor : -1;
+    num_crowded += shares_[h + 1].crowded.load(std::memory_order_relaxed);
+    const int keep_off = contended && !uses_spares_ ? processor : -1;
     if (keep_off != helper.kept_off) KeepOff(helper, keep_off);
   }
+  is_crowded_ = 2 * num_crowded >= num_regular_;
 }
 
 void Team::KeepOff(Helper& helper, int processor) {
@@ -210,16 +271,19 @@ void Team::WorkOn(int thread) {
   if (done_.fetch_add(done, std::memory_order_acq_rel) + done == parts && thread > 0) done_.notify_one();
 }
 
-void Team::Help(int thread) {
+void Team::Help(int thread, std::atomic<uint32_t>& loops) {
   FlushDenormals();
+  Share& share = shares_[thread];
   while (!ending_) {
-    const uint32_t seen = loops_.load(std::memory_order_acquire);
-    if (const bool contended = contention.Now(Clock::now()); contended != shares_[thread].contended) {
-      shares_[thread].contended = contended;
+    const uint32_t seen = loops.load(std::memory_order_acquire);
+    const bool contended = contention.Now(Clock::now()), crowded = contention.Waiting() > kCrowded;
+    if (contended != share.contended || crowded != share.crowded) {
+      share.contended = contended;
+      share.crowded = crowded;
       contention_changes_.fetch_add(1, std::memory_order_release);
     }
     WorkOn(thread);
-    WaitWhile(loops_, seen);
+    WaitWhile(loops, seen);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -26,18 +27,23 @@ extern thread_local Place place;
 // thread that has no core just now. Those who wait look again and again for a while, and sleep then: the while is short
 // where other work wants the cores. There, too, the owner keeps the others off its own core, on which they would only
 // take turns with it, and lends it to one that was put off another core in the middle of a part for which it waits.
+// Where every core has other work, spare threads join in loops that take long enough: of three loops and two threads of
+// ours on two cores, our threads have two fifths of the time at most, and wait for each other besides; of eight threads
+// some have a core at any time.
 class Team {
  public:
   static constexpr int kMostThreads = 1024;
+  using Clock = std::chrono::steady_clock;
   using RunFunction = void (*)(void* context, int part);
 
   Team();
   ~Team();
 
-  // Runs run(context, part) for part in [0, parts), on this thread and so many others, and returns when all have
-  // finished. If `threads` is `parts` each part may wait for others (Barrier). At most 2^20 parts. Throws
-  // std::system_error if the machine does not let that many threads start.
-  void Run(int parts, int threads, RunFunction run, void* context);
+  // Runs run(context, part) for part in [0, parts) on `threads` threads, this one among them, and returns when all have
+  // finished. Beside other work on all cores it may be up to `most_threads`. If `threads` is `parts` each part may wait
+  // for others (Barrier). At most 2^20 parts. Throws std::system_error if the machine does not let that many threads
+  // start.
+  void Run(int parts, int threads, int most_threads, RunFunction run, void* context);
 
   // Called from all parts of a loop; returns when all have called it.
   void Barrier();
@@ -50,6 +56,7 @@ class Team {
     // State of the thread whose share it is.
     std::atomic<bool> works = false;      // on a part
     std::atomic<bool> contended = false;  // other work wants its core
+    std::atomic<bool> crowded = false;    // so much that it waits about half of the time
   };
   // A thread as its owner sees it.
   struct Helper {
@@ -60,17 +67,24 @@ class Team {
     bool borrows = false;              // the owner's core
   };
 
-  // Starts threads until there are so many.
-  void StartHelpers(int count);
-  // Keeps the helpers whose cores others want off the calling thread's core.
-  void KeepHelpersOff();
+  // Starts threads until there are so many. `are_spares`: of those that wait for loops with spare threads only.
+  void StartHelpers(int count, bool are_spares);
+  // As many of them as the machine lets start; returns the number of helpers.
+  int TryToStartSpares(int count);
+  // Learns whether other work wants the cores of the helpers, and keeps those off the calling thread's core.
+  void LookAround();
+  // Returns true if spare threads help now.
+  bool WantsSpares(Clock::time_point now);
+  void UseSpares(bool use);
+  // Takes note of how long a loop took.
+  void Remember(Clock::duration took);
   void KeepOff(Helper& helper, int processor);  // -1: from none
   // Waits for a change of done_, without a core if a helper can use it.
   void LendCore(int done);
   void WorkOn(int thread);
   // Takes a part of this share, its first or its last one; -1: there is none, or thread `taker` is one too many now.
   static int Take(Share& share, int taker, bool first);
-  void Help(int thread);
+  void Help(int thread, std::atomic<uint32_t>& loops);
 
   const std::unique_ptr<Share[]> shares_;
   // Of the loop: who holds a part of it may read them. Who does not may find the next loop's.
@@ -78,16 +92,23 @@ class Team {
   void* context_ = nullptr;
   int parts_ = 0;
   alignas(64) std::atomic<uint32_t> loops_ = 0;  // that have begun
-  alignas(64) std::atomic<int> done_ = 0;        // parts of the loop that are done
+  std::atomic<uint32_t> loops_with_spares_ = 0;
+  alignas(64) std::atomic<int> done_ = 0;  // parts of the loop that are done
   alignas(64) std::atomic<int> at_barrier_ = 0;
   std::atomic<uint32_t> barriers_ = 0;  // that all have passed
   std::atomic<bool> ending_ = false;
   std::atomic<uint32_t> contention_changes_ = 0;  // of helpers
   // Only the owner uses these.
   std::vector<std::unique_ptr<Helper>> helpers_;
+  int num_regular_ = 0;  // helpers; the others are spares
   uint32_t seen_changes_ = 0;
   bool is_contended_ = false;  // the core of a helper
+  bool is_crowded_ = false;    // those of half of the helpers
   int processor_ = -1;
+  bool uses_spares_ = false;  // no helper is kept off a core then
+  Clock::time_point spares_until_;
+  Clock::duration spares_stay_{};
+  Clock::duration typical_loop_;  // half of the loops beside other work take longer
 };
 
 }  // namespace official::compute

@@ -158,8 +158,9 @@ class Parts {
   explicit Parts(const AttentionGeometry& g)
       : batch_(g.batch),
         heads_(g.heads),
-        threads_(NumThreads()),
-        parts_(threads_ == 1 ? 1 : std::clamp<int64_t>(4 * threads_, 1, std::max<int64_t>(1, batch_ * heads_))) {}
+        threads_(MostThreads()),
+        parts_(NumThreads() == 1 ? 1
+                                 : std::clamp<int64_t>(4 * NumThreads(), 1, std::max<int64_t>(1, batch_ * heads_))) {}
 
   // The offset of `count` floats in the scratch of each thread.
   int64_t Add(int64_t count) { return plan_.Add(count * static_cast<int64_t>(sizeof(float))); }

@@ -70,7 +70,7 @@ Kernel MakeForward(const WinogradShape& s, bool turned) {
   const int64_t group = s.forward_tiles(), groups = (s.tiles() + group - 1) / group;
   ScratchPlan scratch;
   const int64_t u_at = scratch.Add(s.filters() * sizeof(float));
-  const int64_t buffers_at = scratch.Add(NumThreads() * s.ForwardFloats() * sizeof(float));
+  const int64_t buffers_at = scratch.Add(MostThreads() * s.ForwardFloats() * sizeof(float));
   return {.run =
               [=](const KernelArgs& args) {
                 const T* const filters =

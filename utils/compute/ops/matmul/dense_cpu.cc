@@ -85,7 +85,7 @@ std::optional<Kernel> MakeDenseForward(const KernelSpec& spec, const MatMulGeome
   ScratchPlan scratch;
   const int64_t packed_at = scratch.Add(batch * depth * sizeof(float));
   const int64_t sums_at = scratch.Add(batch * columns * sizeof(float));
-  const int64_t panels_at = scratch.Add(NumThreads() * panel_bytes);
+  const int64_t panels_at = scratch.Add(MostThreads() * panel_bytes);
 
   const auto run = [=](const KernelArgs& args) {
     const float* const x = args.input<float>(matmul::kA);
@@ -149,7 +149,7 @@ std::optional<Kernel> MakeDenseWeightGradient(const KernelSpec& spec, const MatM
     });
     return absl::OkStatus();
   };
-  return Kernel{.run = run, .scratch_bytes = threads * thread_bytes};
+  return Kernel{.run = run, .scratch_bytes = MostThreads() * thread_bytes};
 }
 
 }  // namespace official::compute

@@ -123,7 +123,9 @@ class BlockProduct {
 
 }  // namespace
 
-int64_t OrderedProduct::scratch_bytes() const { return num_threads * static_cast<int64_t>(sizeof(Scratch)); }
+int64_t OrderedProduct::scratch_bytes() const {
+  return (num_threads == 1 ? 1 : MostThreads()) * static_cast<int64_t>(sizeof(Scratch));
+}
 
 void OrderedProduct::Run(const float* a, const float* b, const float* bias, bool relu, float* y, void* scratch) const {
   const int64_t row_blocks = (m + kRows - 1) / kRows, panels = (n + kColumns - 1) / kColumns;
