@@ -155,9 +155,4 @@ std::vector<std::string> NotesOnUnusedFlags(const CommandLine& command_line);
 // Returns the help text of the flag in this program.
 std::string HelpOf(const CommandLine::Flag& flag);
 
-bool IsBoolean(const CommandLine::Flag& flag);
-
-// Returns the flag's possible values: "an integer, at least 1", "<fp16|bf16|fp32>", "a comma-separated list", ...
-std::string DescribeValues(const CommandLine::Flag& flag);
-
 }  // namespace official::flags

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "utils/flags/flag_value.h"
 #include "utils/flags/general_flags.h"
 
 namespace official::flags {

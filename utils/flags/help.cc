@@ -1,6 +1,7 @@
 #include "utils/flags/help.h"
 
 #include "absl/strings/str_cat.h"
+#include "utils/flags/flag_value.h"
 #include "utils/flags/general_flags.h"
 #include "utils/misc/text.h"
 #include "utils/misc/version.h"

@@ -11,23 +11,19 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/cpu/onednn.h"
-#include "utils/compute/pjrt/pjrt_kind.h"
 #include "utils/data/every_nth.h"
 #include "utils/distribute/shards.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
-#include "utils/logs/hooks_helper.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
-#include "utils/logs/profile_hook.h"
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/restart.h"
-#include "utils/run/run_record.h"
+#include "utils/run/next_restart.h"
+#include "utils/run/records.h"
 #include "utils/run/usable_gpus.h"
 #include "utils/train/run_state.h"
-#include "utils/train/train_hooks.h"
 
 namespace official::run {
 namespace {
@@ -168,16 +164,12 @@ std::vector<std::string> NamesOf(const train::EvalResults& results) {
   return names;
 }
 
-// What our own kernels are made of: "own, AVX-512". Those of AMX's tiles say so themselves.
-std::string OwnKernels(const std::string& device_kind, compute::DType dtype) {
-  using compute::Isa;
-  if (device_kind == compute::kPjrtKind) return "the plugin's compiler";
-  if (device_kind != "cpu") return "own, CUDA";
-  const bool pairs = dtype == compute::DType::kBFloat16 && compute::CpuIsa() == Isa::kAvx512Bf16;
-  return absl::StrCat("own, ", compute::IsaName(pairs ? Isa::kAvx512Bf16 : std::min(compute::CpuIsa(), Isa::kAvx512)));
-}
-
 }  // namespace
+
+Session::Session(const Config& config, std::ostream& results)
+    : config_(config), results_(results), records_(std::make_unique<Records>()) {}
+
+void Session::AddHook(std::unique_ptr<logs::Hook> hook) { records_->AddHook(std::move(hook)); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
   std::unique_ptr<Session> session(new Session(config, results));
@@ -376,64 +368,15 @@ void Session::LogNothingToDo() const {
 }
 
 absl::Status Session::BeginTraining() {
-  if (is_chief()) RETURN_IF_ERROR(OpenRecords());
+  if (is_chief()) {
+    RETURN_IF_ERROR(records_->Open(config_, input_, estimator_->state().seed, estimator_->origin() != "fresh"));
+  }
   // Until here there was nothing to save, and a signal has ended the process.
   signals_.emplace();
   running_ = true;
   if (is_chief() && leaves_evaluations()) evaluator_watch_.emplace(files::JoinPath(config_.train.model_dir, "eval"));
-  return is_chief() ? BeginRecords() : absl::OkStatus();
-}
-
-absl::Status Session::OpenRecords() {
-  const flags::BaseConfig& base = config_.base;
-  const train::RunState& state = estimator_->state();
-  ASSIGN_OR_RETURN(logger_,
-                   logs::CreateBenchmarkLogger(config_.benchmark.benchmark_logger_type.value_or("BenchmarkFileLogger"),
-                                               config_.benchmark.benchmark_log_dir.value_or(config_.train.model_dir)));
-  for (const auto& hook : hooks_) {
-    RETURN_IF_ERROR(hook->BeginRun({.resumed = estimator_->origin() != "fresh",
-                                    .seed = state.seed,
-                                    .batch_size = base.batch_size,
-                                    .grad_accum_steps = config_.train.grad_accum_steps,
-                                    .num_train_examples = input_.num_train_examples}));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Session::BeginRecords() {
-  const flags::BaseConfig& base = config_.base;
-  RETURN_IF_ERROR(logger_->LogRunInfo(RunRecord(config_, options_, input_.dataset, devices_.replica_batch)));
-  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<logs::Hook>> named,
-                   logs::GetTrainHooks(base.hooks, {.model_dir = config_.train.model_dir,
-                                                    .batch_size = base.batch_size,
-                                                    .logger = logger_.get(),
-                                                    .tensors_to_log = options_.tensors_to_log}));
-  for (std::unique_ptr<logs::Hook>& hook : named) hooks_.push_back(std::move(hook));
-  const train::EpochSize epoch = {.num_examples = input_.num_train_examples,
-                                  .batch_size = base.batch_size,
-                                  .across_epochs = input_.across_epochs,
-                                  .steps = input_.steps_per_epoch};
-  auto progress = std::make_unique<logs::Progress>(
-      logs::ProgressOptions{.format = logs::CurrentLogFormat(),
-                            .total_steps = train::TotalSteps(schedule_, estimator_->state(), epoch),
-                            .total_epochs = schedule_.steps ? 0 : base.train_epochs,
-                            .log_every_n_steps = config_.train.log_every_n_steps,
-                            .tensors = logs::TensorsInLog(base.hooks, options_.tensors_to_log)});
-  progress_ = progress.get();
-  hooks_.push_back(std::move(progress));
-  hooks_.push_back(train::MakeLossMetricHook(logger_.get(), config_.train.log_every_n_steps));
-  hooks_.push_back(train::MakeFirstStepHook());
-  if (config_.performance.describe_plan) {
-    hooks_.push_back(train::MakePlanHook(OwnKernels(devices_.kind, config_.train.dtype)));
-  }
-  if (config_.performance.profile) {
-    ASSIGN_OR_RETURN(const flags::StepRange steps, flags::ParseProfile(*config_.performance.profile));
-    hooks_.push_back(logs::MakeProfileHook({.first_step = steps.first,
-                                            .last_step = steps.last,
-                                            .model_dir = config_.train.model_dir,
-                                            .own_kernels = OwnKernels(devices_.kind, config_.train.dtype)}));
-  }
-  return absl::OkStatus();
+  if (!is_chief()) return absl::OkStatus();
+  return records_->Begin(config_, options_, input_, devices_, schedule_, estimator_->state());
 }
 
 bool Session::EvaluationIsDue() const {
@@ -462,7 +405,7 @@ absl::Status Session::Train() {
   const data::Position before = estimator_->state().position;
   const train::TrainUntil until = train::NextEvaluation(schedule_, estimator_->state());
   const logs::RoundInfo round = {.first_epoch = before.epoch + 1, .num_epochs = until.end_epoch - before.epoch};
-  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->BeginRound(round));
+  for (const auto& hook : records_->hooks()) RETURN_IF_ERROR(hook->BeginRound(round));
   const auto train_input = [&](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
     data::HeldRows rows = estimator_->held_rows(train::Mode::kTrain);
     if (cluster_.num_servers > 0 && cluster_.num_workers > 1) {
@@ -476,13 +419,14 @@ absl::Status Session::Train() {
     const bool ahead = input_.made_by_computing_threads && !estimator_->strategy().device(0).uses_host_memory();
     return data::Prefetch(std::move(batches), ahead ? 2 : 0);
   };
-  const absl::Status trained = estimator_->Train(train_input, until.max_steps, hooks_, train::EndOf(schedule_, until));
+  const absl::Status trained =
+      estimator_->Train(train_input, until.max_steps, records_->hooks(), train::EndOf(schedule_, until));
   others_know_end_ = absl::IsCancelled(trained);  // all of them stop, or one has failed
   RETURN_IF_ERROR(trained);
   // Who had nothing left has only waited for other workers.
   const bool is_empty = before.epoch < until.end_epoch && estimator_->state().position == before;
   if (is_empty) RETURN_IF_ERROR(PassEmptyRound(until.end_epoch));
-  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndRound(round));
+  for (const auto& hook : records_->hooks()) RETURN_IF_ERROR(hook->EndRound(round));
   return absl::OkStatus();
 }
 
@@ -509,7 +453,7 @@ absl::Status Session::PassEmptyRound(int64_t end_epoch) {
 
 absl::StatusOr<train::EvalResults> Session::Evaluate() {
   const int64_t epoch = train::LastEpoch(estimator_->state());
-  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->BeginEvaluation(epoch));
+  for (const auto& hook : records_->hooks()) RETURN_IF_ERROR(hook->BeginEvaluation(epoch));
   const auto eval_input = [&](data::Position) { return input_.eval(estimator_->held_rows(train::Mode::kEval)); };
   absl::StatusOr<train::EvalResults> results = estimator_->Evaluate(eval_input, config_.performance.max_train_steps);
   others_know_end_ = absl::IsCancelled(results.status());
@@ -521,8 +465,8 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
   OFFICIAL_CHECK(options_.metrics.empty() || options_.metrics == NamesOf(results));
   reported_ = true;
   const int64_t epoch = train::LastEpoch(estimator_->state());
-  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->EndEvaluation(epoch, results));
-  if (logger_ != nullptr) RETURN_IF_ERROR(logger_->LogEvaluationResult(results, estimator_->global_step()));
+  for (const auto& hook : records_->hooks()) RETURN_IF_ERROR(hook->EndEvaluation(epoch, results));
+  RETURN_IF_ERROR(records_->LogEvaluation(results, estimator_->global_step()));
   if (is_chief() || follower_) PrintEvaluation(base.output == "json", results, results_);
   if (base.eval_only) return absl::OkStatus();
   if (DecidesByEvaluations(base)) {
@@ -555,10 +499,11 @@ absl::Status Session::Finish(const absl::Status& status) {
   const bool ended = status.ok() || (outcome == "stopped" && !only_evaluates());
   if ((is_chief() || follower_) && ended) {
     PrintEnd(config_.base.output == "json", outcome, estimator_->global_step(),
-             progress_ == nullptr ? logs::Json::Object() : progress_->SummaryFields(), results_);
+             records_->progress() == nullptr ? logs::Json::Object() : records_->progress()->SummaryFields(), results_);
   }
   if (status.ok()) LogEnd(outcome);
-  return logger_ == nullptr ? absl::OkStatus() : FinishRecords(status);
+  const bool success = status.ok() && (passed_stop_threshold_ || !config_.base.stop_threshold);
+  return records_->Finish(status, success, estimator_->global_step());
 }
 
 void Session::LogEnd(const std::string& outcome) const {
@@ -567,26 +512,13 @@ void Session::LogEnd(const std::string& outcome) const {
   std::string text = cluster_.is_server()
                          ? "served until the chief had ended"
                          : absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", step);
-  if (progress_ != nullptr) {
-    absl::StrAppend(&text, ": ", progress_->Summary());
-    const logs::Json::Object summary = progress_->SummaryFields();
+  if (records_->progress() != nullptr) {
+    absl::StrAppend(&text, ": ", records_->progress()->Summary());
+    const logs::Json::Object summary = records_->progress()->SummaryFields();
     fields.insert(fields.end(), summary.begin(), summary.end());
   }
   LogCostsOfSums(estimator_->strategy());
   logs::LogEvent("end", text, std::move(fields));
-}
-
-absl::Status Session::FinishRecords(const absl::Status& status) {
-  absl::Status recorded;
-  if (status.ok() && progress_->ExamplesPerSecond()) {
-    recorded = logger_->LogMetric({.name = "examples_per_sec",
-                                   .value = *progress_->ExamplesPerSecond(),
-                                   .global_step = estimator_->global_step()});
-  }
-  recorded.Update(logger_->OnFinish(status));
-  const bool success = status.ok() && (passed_stop_threshold_ || !config_.base.stop_threshold);
-  for (const auto& hook : hooks_) recorded.Update(hook->EndRun(success));
-  return recorded;
 }
 
 absl::Status Session::End() {
@@ -614,32 +546,11 @@ Session::~Session() {
 void Session::BeginAgainIfWanted() {
   if (exchange_ == nullptr || config_.cluster.on_peer_loss != flags::OnPeerLoss::kRestart) return;
   if (misc::StopSignalReceived() != 0 || ended_) return;
-  // Those that will not be there: they are lost, or were asked to stop, after which the state was saved.
-  std::vector<int> gone = exchange_->Lost();
-  const bool was_lost = !gone.empty();
-  bool takes_late = false;
-  if (estimator_ != nullptr) {
-    takes_late = estimator_->stopped_for_late_worker();
-    for (const int worker : estimator_->stopped_by()) gone.push_back(exchange_->NumberOf(worker));
-  }
-  if (gone.empty() && !takes_late) return;
-  const auto is_gone = [&gone](int worker) { return std::find(gone.begin(), gone.end(), worker) != gone.end(); };
-  // The chief was asked to stop, and with it the run. If it is lost, it may be as to this worker only.
-  if (is_gone(0) && !was_lost) return;
-  Restart next = {.count = cluster_.restart ? cluster_.restart->count + 1 : 1, .workers = exchange_->Late()};
-  for (int w = 0; w < exchange_->num_workers(); ++w) {
-    const int number = exchange_->NumberOf(w);
-    if (w == exchange_->worker() || !is_gone(number)) next.workers.push_back(number);
-  }
-  std::sort(next.workers.begin(), next.workers.end());
-  next.workers.erase(std::unique(next.workers.begin(), next.workers.end()), next.workers.end());
-  // Where they lose each other again and again before they train, each time is later, and at some time the last.
   const bool has_trained = estimator_ != nullptr && estimator_->global_step() > first_step_;
-  next.in_vain = has_trained || !cluster_.restart ? 0 : cluster_.restart->in_vain + 1;
-  constexpr int kMostInVain = 20;
-  if (next.in_vain > kMostInVain) return;
-  std::this_thread::sleep_for(std::chrono::seconds(std::clamp(next.in_vain - 2, 0, 10)));
-  misc::RequestRestart(kRestartVariable, ValueOf(next));
+  const std::optional<Restart> next = NextRestart(*exchange_, estimator_.get(), has_trained, cluster_.restart);
+  if (!next) return;
+  std::this_thread::sleep_for(std::chrono::seconds(std::clamp(next->in_vain - 2, 0, 10)));
+  misc::RequestRestart(kRestartVariable, ValueOf(*next));
 }
 
 absl::Status Session::Export(

@@ -37,9 +37,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "utils/distribute/exchange.h"
-#include "utils/logs/benchmark_logger.h"
 #include "utils/logs/hook.h"
-#include "utils/logs/progress.h"
 #include "utils/logs/run_info.h"
 #include "utils/misc/stop_signals.h"
 #include "utils/run/best_evaluations.h"
@@ -93,7 +91,7 @@ class Session {
   std::string evaluation_dir() const { return is_chief() || follower_ ? config_.train.model_dir : ""; }
 
   // Adds a hook to those of the flags, of the chief; before Begin.
-  void AddHook(std::unique_ptr<logs::Hook> hook) { hooks_.push_back(std::move(hook)); }
+  void AddHook(std::unique_ptr<logs::Hook> hook);
 
   // Puts the model on the devices and restores it from --model_dir. From here on signals are requests to stop. Returns
   // the estimator, which the session owns. NotFound for --eval_only without a checkpoint.
@@ -124,7 +122,7 @@ class Session {
   absl::Status Export(const std::function<absl::StatusOr<std::string>(const std::string& export_dir)>& write) const;
 
  private:
-  Session(const Config& config, std::ostream& results) : config_(config), results_(results) {}
+  Session(const Config& config, std::ostream& results);
   // Checks and takes the directories that are written.
   absl::Status TakeDirectories();
   absl::Status Lock();
@@ -139,9 +137,6 @@ class Session {
   // Sets the position in the data at which the training continues, the same on all workers.
   absl::Status ChoosePosition();
   absl::Status BeginTraining();
-  // Tells the hooks of the program that the training begins, and makes those of the flags and the records.
-  absl::Status OpenRecords();
-  absl::Status BeginRecords();
   void LogStart() const;
   void LogNothingToDo() const;
   absl::Status PassEmptyRound(int64_t end_epoch);
@@ -155,7 +150,6 @@ class Session {
   // Asks for this process to begin again, if workers are missing now, or others wait to take part.
   void BeginAgainIfWanted();
   void LogEnd(const std::string& outcome) const;
-  absl::Status FinishRecords(const absl::Status& status);
 
   const Config& config_;
   std::ostream& results_;
@@ -171,10 +165,7 @@ class Session {
   std::unique_ptr<train::RunLock> lock_;
   Input input_;
   std::unique_ptr<train::Estimator> estimator_;
-  // Of the chief; other workers have none.
-  std::unique_ptr<logs::BaseBenchmarkLogger> logger_;
-  std::vector<std::unique_ptr<logs::Hook>> hooks_;
-  const logs::Progress* progress_ = nullptr;  // one of the hooks
+  const std::unique_ptr<class Records> records_;  // of the chief; other workers' stay empty
   std::optional<misc::StopSignals> signals_;
   bool running_ = false;  // from the beginning of the training or the evaluation to its end
   bool reported_ = false;
