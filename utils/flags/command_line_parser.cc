@@ -90,7 +90,7 @@ void CommandLineParser::AddGroup(const FlagGroup& group) {
   validators_.insert(validators_.end(), group.validators.begin(), group.validators.end());
 }
 
-Flag* CommandLineParser::Find(absl::string_view name) {
+CommandLine::Flag* CommandLineParser::Find(absl::string_view name) {
   const auto found = result_.index_.find(name);
   if (found == result_.index_.end()) return nullptr;
   return &result_.groups_[found->second.first].flags[found->second.second];

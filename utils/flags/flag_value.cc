@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/check.h"
+#include "utils/flags/other_names.h"
 #include "utils/misc/text.h"
 
 namespace official::flags {
