@@ -5,10 +5,10 @@
 
 namespace official::mnist {
 
-absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const std::string& export_dir) {
+absl::StatusOr<std::string> ExportTrained(train::Estimator& estimator, const exporting::Destination& to) {
   const data::ElementSpec spec{.features = {{"", {compute::DType::kFloat32, {kImageSize * kImageSize}}}}, .labels = {}};
-  return exporting::ExportModel(
-      estimator, spec, {.key = "classify", .inputs = {{"image", "image", {kImageSize, kImageSize}}}}, export_dir);
+  return exporting::ExportModel(estimator, spec,
+                                {.key = "classify", .inputs = {{"image", "image", {kImageSize, kImageSize}}}}, to);
 }
 
 }  // namespace official::mnist

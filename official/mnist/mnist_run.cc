@@ -85,7 +85,7 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(train::Estimator* const estimator,
                    session->Begin(MnistModel(config.model), std::move(input), options));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
-  return session->Export([&](const std::string& export_dir) { return ExportSavedModel(*estimator, export_dir); });
+  return session->Export([&](const exporting::Destination& to) { return ExportTrained(*estimator, to); });
 }
 
 }  // namespace official::mnist

@@ -9,8 +9,8 @@
 
 namespace official::recommendation {
 
-absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const Ratings& ratings,
-                                             const ItemNames& item_names, const std::string& export_dir) {
+absl::StatusOr<std::string> ExportTrained(train::Estimator& estimator, const Ratings& ratings,
+                                          const ItemNames& item_names, const exporting::Destination& to) {
   const auto lines = [](const std::vector<int32_t>& ids) { return absl::StrCat(absl::StrJoin(ids, "\n"), "\n"); };
   std::map<std::string, std::string> extra_files = {{"user_ids.txt", lines(ratings.user_ids)},
                                                     {"item_ids.txt", lines(ratings.item_ids)}};
@@ -23,7 +23,7 @@ absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const 
   }
   return exporting::ExportModel(estimator, TrainSpec(),
                                 {.key = "predict", .inputs = {{"user_id", "user_id", {}}, {"item_id", "item_id", {}}}},
-                                export_dir, extra_files);
+                                to, extra_files);
 }
 
 }  // namespace official::recommendation

@@ -1,4 +1,4 @@
-// The trained network as a SavedModel.
+// The trained network for programs that serve it.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "official/recommendation/data/item_names.h"
 #include "official/recommendation/data/ratings.h"
+#include "utils/export/destination.h"
 #include "utils/train/estimator.h"
 
 namespace official::recommendation {
@@ -14,7 +15,7 @@ namespace official::recommendation {
 // one size, users and items as training numbers them, from 0 on; output `rating` float32 [-1, 1], the scores. Their
 // numbers in the ratings are in assets.extra/user_ids.txt and item_ids.txt, one a line; if there are `item_names`,
 // these are in item_names.txt. The official program has no export. Returns the path. NotFound if nothing was trained.
-absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const Ratings& ratings,
-                                             const ItemNames& item_names, const std::string& export_dir);
+absl::StatusOr<std::string> ExportTrained(train::Estimator& estimator, const Ratings& ratings,
+                                          const ItemNames& item_names, const exporting::Destination& to);
 
 }  // namespace official::recommendation

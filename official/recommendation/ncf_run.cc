@@ -242,8 +242,8 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
     RETURN_IF_ERROR(session->Report(evaluation, "HR"));
   }
   RETURN_IF_ERROR(session->End());
-  return session->Export([&](const std::string& export_dir) {
-    return ExportSavedModel(*estimator, data->loaded.ratings, data->item_names, export_dir);
+  return session->Export([&](const exporting::Destination& to) {
+    return ExportTrained(*estimator, data->loaded.ratings, data->item_names, to);
   });
 }
 

@@ -1,4 +1,4 @@
-// The trained residual network as a SavedModel.
+// The trained residual network for programs that serve it.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "official/resnet/imagenet/class_names.h"
 #include "official/resnet/resnet_model.h"
+#include "utils/export/destination.h"
 #include "utils/train/estimator.h"
 
 namespace official::resnet {
@@ -15,7 +16,7 @@ namespace official::resnet {
 // int64 [-1] and probabilities float32 [-1, num_classes]. The official program fixes the batch at --batch_size; here it
 // is free. The names of the classes go to assets.extra/labels.txt, if they are known. Returns the path. NotFound if
 // nothing was trained.
-absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, DatasetName dataset,
-                                             const ClassNames& class_names, const std::string& export_dir);
+absl::StatusOr<std::string> ExportTrained(train::Estimator& estimator, DatasetName dataset,
+                                          const ClassNames& class_names, const exporting::Destination& to);
 
 }  // namespace official::resnet

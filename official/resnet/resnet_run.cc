@@ -231,8 +231,8 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(ResnetModel(model), std::move(input), options));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
-  return session->Export([&](const std::string& export_dir) {
-    return ExportSavedModel(*estimator, config.model.dataset, classes.names, export_dir);
+  return session->Export([&](const exporting::Destination& to) {
+    return ExportTrained(*estimator, config.model.dataset, classes.names, to);
   });
 }
 

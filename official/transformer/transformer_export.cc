@@ -7,15 +7,15 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/export/graph_def_builder.h"
-#include "utils/export/saved_model.h"
+#include "utils/export/write_model.h"
 #include "utils/files/files.h"
 
 namespace official::transformer {
 
 using compute::DType;
 
-absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const ModelParams& params,
-                                             const std::string& vocab_file, const std::string& export_dir) {
+absl::StatusOr<std::string> ExportTrained(train::Estimator& estimator, const ModelParams& params,
+                                          const std::string& vocab_file, const exporting::Destination& to) {
   constexpr int64_t kMaxVocabularyBytes = int64_t{1} << 30;
   ASSIGN_OR_RETURN(std::string vocabulary, files::ReadFile(vocab_file, kMaxVocabularyBytes));
   exporting::GraphDefBuilder graph;
@@ -35,8 +35,7 @@ absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const 
                                        {{"input", {input, DType::kInt64, {-1, -1}}}},
                                        {{"outputs", {found.outputs.name, DType::kInt32, {-1, -1}}},
                                         {"scores", {found.scores.name, DType::kFloat32, {-1}}}}};
-  return exporting::WriteSavedModel(export_dir, std::move(graph), variables, {signature},
-                                    {{"vocab.txt", std::move(vocabulary)}});
+  return exporting::WriteModel(to, graph, variables, {signature}, {{"vocab.txt", std::move(vocabulary)}});
 }
 
 }  // namespace official::transformer

@@ -1,10 +1,11 @@
-// The trained Transformer with its beam search as a SavedModel.
+// The trained Transformer with its beam search for programs that serve it.
 #pragma once
 
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "official/transformer/model_params.h"
+#include "utils/export/destination.h"
 #include "utils/train/estimator.h"
 
 namespace official::transformer {
@@ -14,7 +15,7 @@ namespace official::transformer {
 // the best translation of each, with EOS at the end, padded with 0, and `scores` float32 [-1]. The search is that of
 // `params`. The vocabulary is copied to assets.extra/vocab.txt. Returns the path. NotFound if nothing was trained or
 // there is no vocabulary.
-absl::StatusOr<std::string> ExportSavedModel(train::Estimator& estimator, const ModelParams& params,
-                                             const std::string& vocab_file, const std::string& export_dir);
+absl::StatusOr<std::string> ExportTrained(train::Estimator& estimator, const ModelParams& params,
+                                          const std::string& vocab_file, const exporting::Destination& to);
 
 }  // namespace official::transformer

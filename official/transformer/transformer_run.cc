@@ -244,8 +244,8 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
     RETURN_IF_ERROR(session->Report(evaluation, "bleu_uncased"));
   }
   RETURN_IF_ERROR(session->End());
-  return session->Export([&](const std::string& export_dir) {
-    return ExportSavedModel(*estimator, config.params, *config.vocab_file, export_dir);
+  return session->Export([&](const exporting::Destination& to) {
+    return ExportTrained(*estimator, config.params, *config.vocab_file, to);
   });
 }
 

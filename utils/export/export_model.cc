@@ -1,14 +1,13 @@
 #include "utils/export/export_model.h"
 
 #include <map>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/export/graph_converter.h"
 #include "utils/export/graph_def_builder.h"
-#include "utils/export/saved_model.h"
+#include "utils/export/write_model.h"
 
 namespace official::exporting {
 namespace {
@@ -39,7 +38,7 @@ std::string AddFeature(const std::string& placeholder, const std::vector<int64_t
 }  // namespace
 
 absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
-                                        const ServingSignature& signature, const std::string& export_dir,
+                                        const ServingSignature& signature, const Destination& to,
                                         const std::map<std::string, std::string>& extra_files) {
   OFFICIAL_CHECK(signature.inputs.size() == spec.features.size()) << signature.key;
   ASSIGN_OR_RETURN(const train::BuiltModel model, estimator.BuildForExport(spec));
@@ -64,7 +63,7 @@ absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data:
   for (const GraphDefBuilder::Variable& variable : graph.variables()) {
     ASSIGN_OR_RETURN(variables[variable.name], estimator.Variable(variable.name));
   }
-  return WriteSavedModel(export_dir, std::move(graph), variables, {written}, extra_files);
+  return WriteModel(to, graph, variables, {written}, extra_files);
 }
 
 }  // namespace official::exporting

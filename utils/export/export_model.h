@@ -1,4 +1,4 @@
-// A trained model as a SavedModel.
+// A trained model for programs that serve it.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "utils/data/dataset.h"
+#include "utils/export/destination.h"
 #include "utils/train/estimator.h"
 
 namespace official::exporting {
@@ -23,12 +24,12 @@ struct ServingSignature {
   std::vector<ServingInput> inputs;  // one for each feature of the model, in their order
 };
 
-// Writes <export_dir>/<seconds since 1970>/ and returns its path. The signature takes [-1, dims...] of each feature's
-// type and gives the model's predictions by their names, computed in float32, whatever type the model was trained in.
-// `extra_files`, contents by name, go to assets.extra/. NotFound if nothing was trained; Unimplemented if the model has
-// an op that AddGraph does not know.
+// Writes <export_dir>/<seconds since 1970>/ (write_model.h) and returns its path. The signature takes [-1, dims...] of
+// each feature's type and gives the model's predictions by their names, computed in float32, whatever type the model
+// was trained in. `extra_files`, contents by name, go to assets.extra/. NotFound if nothing was trained; Unimplemented
+// if the model has an op that AddGraph does not know.
 absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
-                                        const ServingSignature& signature, const std::string& export_dir,
+                                        const ServingSignature& signature, const Destination& to,
                                         const std::map<std::string, std::string>& extra_files = {});
 
 }  // namespace official::exporting

@@ -3,11 +3,9 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
 #include <memory>
-#include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -124,43 +122,11 @@ std::string Serialize(const tensorflow::SavedModel& model) {
   return bytes;
 }
 
-// A directory that is removed with all in it unless it is renamed.
-class TemporaryDirectory {
- public:
-  explicit TemporaryDirectory(std::string path) : path_(std::move(path)) {}
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  absl::Status RenameTo(const std::string& path) {
-    RETURN_IF_ERROR(files::Rename(path_, path));
-    path_.clear();
-    return absl::OkStatus();
-  }
-
- private:
-  std::string path_;
-};
-
 }  // namespace
 
-absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, GraphDefBuilder graph,
-                                            const std::map<std::string, compute::Tensor>& variables,
-                                            absl::Span<const Signature> signatures,
-                                            const std::map<std::string, std::string>& extra_files) {
-  RETURN_IF_ERROR(files::MakeDirectories(export_dir));
-  int64_t version =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const auto final_path = [&] { return files::JoinPath(export_dir, absl::StrCat(version)); };
-  const auto temporary_path = [&] { return files::JoinPath(export_dir, absl::StrCat("temp-", version)); };
-  absl::Status made;
-  do {
-    while (files::Exists(final_path())) ++version;
-    made = files::MakeNewDirectory(temporary_path());
-  } while (absl::IsAlreadyExists(made) && ++version > 0);
-  RETURN_IF_ERROR(made);
-  TemporaryDirectory directory(temporary_path());
+absl::Status WriteSavedModel(const std::string& directory, GraphDefBuilder graph,
+                             const std::map<std::string, compute::Tensor>& variables,
+                             absl::Span<const Signature> signatures) {
   if (!graph.variables().empty()) {
     std::map<std::string, compute::Tensor> values;  // in the order of their names, as TensorFlow writes them
     for (const Variable& variable : graph.variables()) {
@@ -169,23 +135,15 @@ absl::StatusOr<std::string> WriteSavedModel(const std::string& export_dir, Graph
           << variable.name << " needs a value of type " << variable.type.ToString();
       values.insert(*value);
     }
-    const std::string variables_dir = files::JoinPath(directory.path(), "variables");
+    const std::string variables_dir = files::JoinPath(directory, "variables");
     RETURN_IF_ERROR(files::MakeDirectories(variables_dir));
     ASSIGN_OR_RETURN(const auto bundle, train::BundleWriter::Create(files::JoinPath(variables_dir, "variables")));
     for (const auto& [name, value] : values) RETURN_IF_ERROR(bundle->Add(name, value));
     RETURN_IF_ERROR(bundle->Finish());
   }
-  const std::string extra_dir = files::JoinPath(directory.path(), "assets.extra");
-  if (!extra_files.empty()) RETURN_IF_ERROR(files::MakeDirectories(extra_dir));
-  for (const auto& [name, content] : extra_files) {
-    RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(extra_dir, name), content));
-  }
   const std::string model = Serialize(BuildSavedModel(std::move(graph), signatures));
-  RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(directory.path(), "saved_model.pb"), model));
-  RETURN_IF_ERROR(CheckSavedModel(directory.path(), model, variables));
-  RETURN_IF_ERROR(directory.RenameTo(final_path()));
-  RETURN_IF_ERROR(files::SyncDirectory(export_dir));
-  return final_path();
+  RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(directory, "saved_model.pb"), model));
+  return CheckSavedModel(directory, model, variables);
 }
 
 }  // namespace official::exporting

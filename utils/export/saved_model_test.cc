@@ -1,5 +1,3 @@
-#include "utils/export/saved_model.h"
-
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/export/saved_model_check.h"
+#include "utils/export/write_model.h"
 #include "utils/files/files.h"
 #include "utils/protos/saved_model.pb.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -72,7 +71,7 @@ TEST_CASE("A model is written under the present time, with its variables and no 
   const std::string export_dir = NewDirectory();
   const DenseModel model;
   const int64_t now = std::time(nullptr);
-  const std::string path = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
+  const std::string path = WriteModel({export_dir}, model.graph, model.values, {model.signature}).value();
   const Names versions = files::ListDirectory(export_dir).value();
   REQUIRE(versions.size() == 1);
   CHECK(path == export_dir + "/" + versions[0]);
@@ -88,7 +87,7 @@ TEST_CASE("A model is written under the present time, with its variables and no 
 
 TEST_CASE("The signature is there under its key and as the default") {
   const DenseModel model;
-  const auto meta_graph = Load(WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value());
+  const auto meta_graph = Load(WriteModel({NewDirectory()}, model.graph, model.values, {model.signature}).value());
   CHECK(meta_graph.meta_info_def().tags(0) == "serve");
   CHECK(meta_graph.graph_def().versions().producer() == 26);
   for (const char* key : {"predict", "serving_default"}) {
@@ -106,14 +105,14 @@ TEST_CASE("The signature is there under its key and as the default") {
   Signature second = model.signature;
   second.key = "classify";
   second.outputs["probabilities"].name = "softmax:1";
-  const auto two = Load(WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature, second}).value());
+  const auto two = Load(WriteModel({NewDirectory()}, model.graph, model.values, {model.signature, second}).value());
   CHECK(two.signature_def().size() == 2);
   CHECK(two.signature_def().at("classify").outputs().at("probabilities").name() == "softmax:1");
 }
 
 TEST_CASE("Loaders can restore the variables") {
   const DenseModel model;
-  const auto meta_graph = Load(WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value());
+  const auto meta_graph = Load(WriteModel({NewDirectory()}, model.graph, model.values, {model.signature}).value());
   CHECK(meta_graph.saver_def().filename_tensor_name() == "save/Const:0");
   CHECK(meta_graph.saver_def().save_tensor_name() == "save/control_dependency:0");
   CHECK(meta_graph.saver_def().restore_op_name() == "save/restore_all");
@@ -143,8 +142,8 @@ TEST_CASE("A graph without variables needs no restoring") {
   const std::string two = graph.AddConst("two", Tensor::Of<float>({2}, {2, 2}));
   const std::string y = graph.AddNode("Mul", "y", {x, two}, {{"T", TypeAttr(DType::kFloat32)}});
   const std::string path =
-      WriteSavedModel(NewDirectory(), graph, {},
-                      {{"double", {{"x", {x, DType::kFloat32, {2}}}}, {{"y", {y, DType::kFloat32, {2}}}}}})
+      WriteModel({NewDirectory()}, graph, {},
+                 {{"double", {{"x", {x, DType::kFloat32, {2}}}}, {{"y", {y, DType::kFloat32, {2}}}}}})
           .value();
   CHECK(files::ListDirectory(path).value() == Names{"saved_model.pb"});
   const auto meta_graph = Load(path);
@@ -155,7 +154,7 @@ TEST_CASE("A graph without variables needs no restoring") {
 TEST_CASE("Files that go with a model are assets.extra") {
   const DenseModel model;
   const std::string path =
-      WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}, {{"vocab.txt", "'a'\n"}}).value();
+      WriteModel({NewDirectory()}, model.graph, model.values, {model.signature}, {{"vocab.txt", "'a'\n"}}).value();
   CHECK(files::ListDirectory(path).value() == Names{"assets.extra", "saved_model.pb", "variables"});
   CHECK(files::ReadFile(path + "/assets.extra/vocab.txt", 100).value() == "'a'\n");
 }
@@ -163,8 +162,8 @@ TEST_CASE("Files that go with a model are assets.extra") {
 TEST_CASE("Equal models are equal files, and two exports of one second are two versions") {
   const std::string export_dir = NewDirectory();
   const DenseModel model;
-  const std::string first = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
-  const std::string second = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
+  const std::string first = WriteModel({export_dir}, model.graph, model.values, {model.signature}).value();
+  const std::string second = WriteModel({export_dir}, model.graph, model.values, {model.signature}).value();
   CHECK(first < second);
   CHECK(files::ReadFile(first + "/saved_model.pb", 1 << 20).value() ==
         files::ReadFile(second + "/saved_model.pb", 1 << 20).value());
@@ -177,7 +176,7 @@ TEST_CASE("A temporary directory that somebody else has made is not used") {
   for (int64_t second = now; second < now + 3; ++second) {
     REQUIRE(files::MakeDirectories(absl::StrCat(export_dir, "/temp-", second)).ok());
   }
-  const std::string path = WriteSavedModel(export_dir, model.graph, model.values, {model.signature}).value();
+  const std::string path = WriteModel({export_dir}, model.graph, model.values, {model.signature}).value();
   CHECK(std::stoll(path.substr(path.rfind('/') + 1)) == now + 3);
   CHECK(files::ListDirectory(absl::StrCat(export_dir, "/temp-", now)).value().empty());
 }
@@ -204,7 +203,7 @@ TEST_CASE("A failed export says why and leaves no files") {
   const DenseModel model;
   const std::string file = NewDirectory();
   REQUIRE(files::WriteFileAtomically(file, "").ok());
-  CHECK(absl::IsFailedPrecondition(WriteSavedModel(file, model.graph, model.values, {}).status()));
+  CHECK(absl::IsFailedPrecondition(WriteModel({file}, model.graph, model.values, {}).status()));
 
   const std::string export_dir = NewDirectory();
   std::signal(SIGXFSZ, SIG_IGN);
@@ -212,7 +211,7 @@ TEST_CASE("A failed export says why and leaves no files") {
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit small = {100, before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-  const absl::Status status = WriteSavedModel(export_dir, model.graph, model.values, {}).status();
+  const absl::Status status = WriteModel({export_dir}, model.graph, model.values, {}).status();
   setrlimit(RLIMIT_FSIZE, &before);
   CHECK(absl::IsAborted(status));
   CHECK_THAT(std::string(status.message()), Contains(export_dir));
@@ -222,7 +221,7 @@ TEST_CASE("A failed export says why and leaves no files") {
 // What the check says of a graph that `change` has spoiled.
 std::string Spoiled(const std::function<void(tensorflow::MetaGraphDef&)>& change) {
   const DenseModel model;
-  const std::string path = WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value();
+  const std::string path = WriteModel({NewDirectory()}, model.graph, model.values, {model.signature}).value();
   tensorflow::MetaGraphDef meta_graph = Load(path);
   CHECK(CheckMetaGraph(meta_graph).ok());
   change(meta_graph);
@@ -261,7 +260,7 @@ TEST_CASE("A graph that a loader would refuse is not exported") {
 
 TEST_CASE("Files that are not read back as they were written are found") {
   const DenseModel model;
-  const std::string path = WriteSavedModel(NewDirectory(), model.graph, model.values, {model.signature}).value();
+  const std::string path = WriteModel({NewDirectory()}, model.graph, model.values, {model.signature}).value();
   const std::string pb = files::ReadFile(path + "/saved_model.pb", 1 << 20).value();
   CHECK(CheckSavedModel(path, pb, model.values).ok());
   const auto check = [&](const std::string& file, const std::string& content, const std::string& words) {

@@ -13,6 +13,8 @@ namespace {
 
 constexpr Choice<train::Resume> kResumes[] = {
     {"auto", train::Resume::kAuto}, {"never", train::Resume::kNever}, {"must", train::Resume::kMust}};
+constexpr Choice<ExportFormat> kExportFormats[] = {
+    {"saved_model", ExportFormat::kSavedModel}, {"onnx", ExportFormat::kOnnx}, {"both", ExportFormat::kBoth}};
 
 }  // namespace
 }  // namespace official::flags
@@ -114,10 +116,15 @@ OFFICIAL_FLAG(
 OFFICIAL_FLAG(
     BaseConfig, export_dir,
     "After training, or after the evaluation of --eval_only, write a SavedModel to a new subdirectory of this "
-    "directory.",
+    "directory, or what --export_format says.",
     .short_name = "ed", .key = true,
     .other_names = {{"export saved_model saved_model_dir savedmodel_dir export_path export_model_dir"}},
     .per_worker = true);
+
+OFFICIAL_CHOICE_FLAG(
+    BaseConfig, export_format, kExportFormats,
+    "What --export_dir gets: saved_model, for TensorFlow; onnx: model.onnx, for ONNX Runtime and others; or both.",
+    .other_names = {{"onnx export_onnx onnx_export to_onnx", "=onnx"}}, .per_worker = true);
 
 OFFICIAL_FLAG(BaseConfig, eval_only, "Evaluate the latest checkpoint in --model_dir once, instead of training.",
               .key = true,
@@ -196,6 +203,11 @@ absl::Status RulesAreComplete(const CommandLine&) {
   return absl::OkStatus();
 }
 
+absl::Status FormatNeedsDirectory(const CommandLine& command_line) {
+  if (!command_line.given("export_format") || absl::GetFlag(FLAGS_export_dir)) return absl::OkStatus();
+  return FlagError("export_format", "needs --export_dir, the directory to write to");
+}
+
 absl::Status NothingToEvaluate(const CommandLine&) {
   if (!absl::GetFlag(FLAGS_eval_only) || !absl::GetFlag(FLAGS_clean)) return absl::OkStatus();
   return FlagError("eval_only", "cannot be combined with --clean, which deletes what is to be evaluated");
@@ -215,7 +227,7 @@ Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double m
 
 FlagGroup BaseFlags() {
   FlagGroup group = ThisGroup();
-  group.validators = {OneSaveInterval, NothingToEvaluate, RulesAreComplete};
+  group.validators = {OneSaveInterval, FormatNeedsDirectory, NothingToEvaluate, RulesAreComplete};
   return group;
 }
 

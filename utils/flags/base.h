@@ -11,6 +11,8 @@
 
 namespace official::flags {
 
+enum class ExportFormat { kSavedModel, kOnnx, kBoth };
+
 struct BaseConfig {
   std::string data_dir = "/tmp";
   bool data_dir_given = false;   // true if the user chose it; false: the program's default
@@ -25,6 +27,7 @@ struct BaseConfig {
   std::optional<int> num_gpus;                             // see misc::GetNumGpus
   std::vector<std::string> hooks = {"LoggingTensorHook"};  // in TensorFlow's spelling
   std::optional<std::string> export_dir;
+  ExportFormat export_format = ExportFormat::kSavedModel;
   bool eval_only = false;  // true: only evaluate what was trained, once
   bool shuffle = true;
   bool augment = true;

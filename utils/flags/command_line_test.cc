@@ -188,6 +188,7 @@ TEST_CASE("An optional flag can be unset again") {
   CHECK(Base({"--num_gpus=4", "--num_gpus="}).num_gpus == std::nullopt);
   CHECK(Base({"--export_dir=/e"}).export_dir == "/e");
   CHECK(Base({"--export_dir=/e", "--export_dir", ""}).export_dir == std::nullopt);
+  CHECK(Base({"--export_dir=/e", "--export_format=onnx"}).export_format == ExportFormat::kOnnx);
 }
 
 TEST_CASE("Bad values name the flag, the value and what would be right") {
@@ -226,6 +227,9 @@ TEST_CASE("Bad values name the flag, the value and what would be right") {
       {{"--hooks=ProfileHook"}, {"did you mean ProfilerHook?"}},
       {{"--hooks=StepCounterHook,StopAtStepHook"}, {"'StepCounterHook'"}},
       {{"--hooks=LoggingTensorHook,,ProfilerHook"}, {"''"}},
+      {{"--export_dir=e", "--export_format=ONXN"}, {"<saved_model|onnx|both>; did you mean onnx?"}},
+      {{"--export_format=onnx"}, {"--export_format=onnx", "needs --export_dir"}},
+      {{"--export_format=both", "--export_dir="}, {"--export_format=both", "needs --export_dir"}},
       {{"--data_dir="}, {"flag --data_dir is required: Directory"}},
       {{"--data_dir=a\nb"}, {"--data_dir=a\\nb", "control characters"}},
   };

@@ -40,6 +40,7 @@ TEST_CASE("Defaults of the base group") {
   CHECK_FALSE(base.num_gpus.has_value());
   CHECK(base.hooks == Words{"LoggingTensorHook"});
   CHECK_FALSE(base.export_dir.has_value());
+  CHECK(base.export_format == ExportFormat::kSavedModel);
   CHECK(base.shuffle);
   CHECK(base.augment);
   CHECK(base.log_format == "auto");

@@ -554,11 +554,17 @@ void Session::BeginAgainIfWanted() {
 }
 
 absl::Status Session::Export(
-    const std::function<absl::StatusOr<std::string>(const std::string& export_dir)>& write) const {
+    const std::function<absl::StatusOr<std::string>(const exporting::Destination& to)>& write) const {
   if (!config_.base.export_dir || !is_chief()) return absl::OkStatus();
-  const logs::TaskProgress progress({.title = "writing the SavedModel"});
-  ASSIGN_OR_RETURN(const std::string path, write(*config_.base.export_dir));
-  logs::LogEvent("export", absl::StrCat("SavedModel written to: ", path), {{"path", path}});
+  using flags::ExportFormat;
+  const ExportFormat format = config_.base.export_format;
+  const exporting::Destination to{.export_dir = *config_.base.export_dir,
+                                  .saved_model = format != ExportFormat::kOnnx,
+                                  .onnx = format != ExportFormat::kSavedModel};
+  const absl::string_view what = !to.onnx ? "SavedModel" : !to.saved_model ? "ONNX model" : "SavedModel and ONNX model";
+  const logs::TaskProgress progress({.title = absl::StrCat("writing the ", what)});
+  ASSIGN_OR_RETURN(const std::string path, write(to));
+  logs::LogEvent("export", absl::StrCat(what, " written to: ", path), {{"path", path}});
   return absl::OkStatus();
 }
 

@@ -37,6 +37,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "utils/distribute/exchange.h"
+#include "utils/export/destination.h"
 #include "utils/logs/hook.h"
 #include "utils/logs/run_info.h"
 #include "utils/misc/stop_signals.h"
@@ -118,8 +119,8 @@ class Session {
   // Ends the run and records its throughput. Cancelled if a signal came after the last step.
   absl::Status End();
 
-  // Writes a SavedModel to --export_dir, if there is one, with `write`, which returns its path; on the chief only.
-  absl::Status Export(const std::function<absl::StatusOr<std::string>(const std::string& export_dir)>& write) const;
+  // Writes the model to --export_dir, if there is one, with `write`, which returns its path; on the chief only.
+  absl::Status Export(const std::function<absl::StatusOr<std::string>(const exporting::Destination& to)>& write) const;
 
  private:
   Session(const Config& config, std::ostream& results);

@@ -71,6 +71,7 @@ flags::Program Program() {
       .defaults = {{"model_dir", files::DefaultModelDir("example_model")}, {"batch_size", "4"}, {"train_epochs", "5"}},
       .not_used = {{"data_dir", "the example makes its data"},
                    {"export_dir", "the example exports nothing"},
+                   {"export_format", "the example exports nothing"},
                    {"augment", "the example has no images"},
                    {"data_format", "the example has no images"},
                    {"use_synthetic_data", "the example makes its data"},
