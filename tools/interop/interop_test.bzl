@@ -3,8 +3,8 @@
 def interop_test(name, programs = [], environment = "tensorflow"):
     """Runs the module `name` of this package, which gets the paths of `programs` as its arguments.
 
-    The package's Python files are those of its target ":modules". `environment` is tensorflow, mlperf or
-    safetensors, of tools/python_env.
+    The package's Python files are those of its target ":modules". `environment` is tensorflow, mlperf, onnx
+    or safetensors, of tools/python_env.
     """
     native.sh_test(
         name = name,
