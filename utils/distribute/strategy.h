@@ -36,7 +36,7 @@ struct Workers {
   CollectiveCommunication communication = CollectiveCommunication::kAuto;
 };
 
-// The tasks of a job with parameter servers: each worker has one replica, which is in sync with no other.
+// The tasks of a job with parameter servers: each worker has replicas of its own, which are in sync with no others.
 struct ServerTasks {
   Exchange* exchange;  // must outlive the strategy
   int num_servers;     // the last tasks of the exchange
@@ -45,7 +45,7 @@ struct ServerTasks {
 struct StrategyOptions {
   std::string name = "";  // TensorFlow's; empty: the one that the number of replicas and workers has by default
   std::string device_kind = "cpu";
-  int num_replicas = 1;                     // of all workers together
+  int num_replicas = 1;                     // of all workers together; with `servers` of this task
   std::optional<Workers> workers = {};      // where this process is not the only one
   std::optional<ServerTasks> servers = {};  // instead of `workers`: this process is one of these tasks
   // Which devices of the kind the local replicas compute on, as many; empty: the first ones.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/distribute/cluster/cluster_spec.h"
+#include "utils/distribute/memory_exchange.h"
 #include "utils/files/files.h"
 #include "utils/run/cluster_secrets.h"
 #include "utils/run/coordinator.h"
@@ -202,9 +203,24 @@ TEST_CASE("Parameter servers come after the workers, which train by themselves")
       Refused(CheckAlone({}, "--predict")),
       StartsWith("--predict is for one process, and TF_CONFIG describes 2 workers and parameter servers; start"));
   config.cluster.num_replicas = 2;
-  CHECK_THAT(
-      Refused(DevicesFor(config, cluster.num_workers, cluster.num_servers).status()),
-      StartsWith("with parameter servers each worker trains on one CPU device, and this one has 2 of the kind cpu"));
+  CHECK(Refused(DevicesFor(config, cluster.num_workers, cluster.num_servers).status()) ==
+        "--num_replicas=2 counts those of workers that train in step, and with parameter servers each has replicas of "
+        "its own; give --num_cpu_devices instead");
+}
+
+TEST_CASE("With parameter servers each worker has its own CPU devices, and a server has one") {
+  Config config;
+  config.base.batch_size = 12;
+  config.performance.num_cpu_devices = 3;
+  const Devices devices = DevicesFor(config, /*num_workers=*/2, /*num_servers=*/1).value();
+  CHECK(devices.num_replicas == 3);
+  CHECK(devices.replica_batch == 4);
+  const auto exchanges = distribute::MakeMemoryExchanges(3);
+  CHECK(MakeStrategy(config, devices, exchanges[0].get()).value()->num_local_replicas() == 3);
+  CHECK(MakeStrategy(config, devices, exchanges[1].get()).value()->num_replicas_in_sync() == 3);
+  CHECK(MakeStrategy(config, devices, exchanges[2].get()).value()->num_local_replicas() == 1);
+  config.base.batch_size = 13;
+  CHECK_THAT(Refused(DevicesFor(config, 2, 1).status()), Contains("try --batch_size=12 or --batch_size=15 instead"));
 }
 
 TEST_CASE("Flags that are not for parameter servers are refused, with what to do") {

@@ -84,13 +84,18 @@ absl::StatusOr<int> NumReplicas(const Config& config, int num_workers, int num_g
                             num_workers == 1 ? " worker" : " workers", "; leave one of the two out"));
 }
 
-// The devices of a worker in a job with parameter servers, or of one of those.
-absl::Status CheckServerDevices(const Devices& devices) {
-  if (devices.kind == "cpu" && devices.num_replicas == 1) return absl::OkStatus();
+// Those of a worker in a job with parameter servers, which is to have a replica on each of `num_devices`.
+absl::Status CheckServerDevices(const Devices& devices, int num_devices) {
+  if (devices.kind != "cpu") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("with parameter servers workers train on CPU devices, and this one has ", devices.num_replicas,
+                     " of the kind ", devices.kind, "; give --num_gpus=0, and leave out --devices"));
+  }
+  if (devices.num_replicas == num_devices) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("with parameter servers each worker trains on one CPU device, and this one has ",
-                   devices.num_replicas, " of the kind ", devices.kind,
-                   "; give --num_gpus=0, and leave out --devices, --num_cpu_devices and --num_replicas"));
+      absl::StrCat("--num_replicas=", devices.num_replicas,
+                   " counts those of workers that train in step, and with parameter servers each has replicas of its "
+                   "own; give --num_cpu_devices instead"));
 }
 
 }  // namespace
@@ -111,9 +116,10 @@ absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int nu
   }
   const char* const plural = num_workers > 1 ? "replicas" : num_gpus > 0 ? "GPUs" : "CPU devices";
   if (num_servers > 0) {
-    RETURN_IF_ERROR(CheckServerDevices(devices));
+    RETURN_IF_ERROR(CheckServerDevices(devices, num_devices));
     devices.strategy = "parameter_server";
-    devices.replica_batch = config.base.batch_size;
+    ASSIGN_OR_RETURN(devices.replica_batch,
+                     misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, plural));
     return devices;
   }
   ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, num_workers,
@@ -138,6 +144,8 @@ absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config&
       .recordings = config.performance.cuda_graphs};
   if (exchange != nullptr && devices.num_servers > 0) {
     options.servers = distribute::ServerTasks{.exchange = exchange, .num_servers = devices.num_servers};
+    // A server makes its updates one after the other.
+    if (exchange->worker() >= exchange->num_workers() - devices.num_servers) options.num_replicas = 1;
   } else if (exchange != nullptr) {
     options.workers = distribute::Workers{
         .exchange = exchange, .replicas = {}, .communication = config.cluster.collective_communication};

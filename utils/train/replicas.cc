@@ -285,7 +285,10 @@ absl::Status Replicas::CreateVariables(const compute::Graph& graph, uint64_t see
 }
 
 absl::Status Replicas::Write(absl::string_view name, const Tensor& value) {
-  for (const auto& store : stores_) RETURN_IF_ERROR(store->Write(name, value));
+  for (const auto& store : stores_) {
+    const bool is_shared = store != stores_[0] && store->data(name) == stores_[0]->data(name);
+    if (!is_shared) RETURN_IF_ERROR(store->Write(name, value));
+  }
   return absl::OkStatus();
 }
 

@@ -117,8 +117,28 @@ absl::Status ServerClient::TakeValues(const BuiltModel::Placed& placed, const st
   return absl::OkStatus();
 }
 
+void ServerClient::BeginStep() {
+  for (StepRows& rows : rows_) rows.Clear();
+  joined_.clear();
+}
+
+absl::Status ServerClient::FindRows(ReplicatedProgram& micro_batch) {
+  return replicas_.strategy().Run([&](int r) { return rows_[r].Find(micro_batch.replicas[r]); });
+}
+
+absl::Status ServerClient::TakeGradients(const ReplicatedProgram& micro_batch) {
+  return replicas_.strategy().Run([&](int r) { return rows_[r].TakeGradients(micro_batch.replicas[r]); });
+}
+
+void ServerClient::JoinRows() {
+  if (rows_.size() == 1) return;
+  std::vector<std::vector<TableRows>> of_replicas;
+  for (const StepRows& rows : rows_) of_replicas.push_back(rows.groups());
+  joined_ = SumOfReplicas(std::move(of_replicas));
+}
+
 std::vector<int32_t> ServerClient::IdsOf(const BuiltModel::RowGroup& group) const {
-  return rows_.groups().empty() ? std::vector<int32_t>() : IdsIn(group, rows_.groups()[group.index].ids);
+  return joined().empty() ? std::vector<int32_t>() : IdsIn(group, joined()[group.index].ids);
 }
 
 absl::Status ServerClient::TakeRows(const BuiltModel::Placed& placed, const BuiltModel::RowGroup& group,
@@ -138,6 +158,7 @@ absl::Status ServerClient::FinishReading(int64_t global_step) {
 }
 
 absl::StatusOr<int64_t> ServerClient::ReadVariables() {
+  JoinRows();
   std::string request = BeginRequest(Request::kReadVariables);
   distribute::AppendNumber(local_step_, request);
   const auto append_ids = [&](const BuiltModel::Placed& placed, std::string& bytes) {
@@ -189,6 +210,7 @@ absl::StatusOr<int64_t> ServerClient::GlobalStep() {
 }
 
 absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Position& next) {
+  JoinRows();
   std::string request = BeginRequest(Request::kUpdate);
   for (const int64_t number : {local_step_, next.epoch, next.index}) distribute::AppendNumber(number, request);
   distribute::AppendElements(Tensor::Scalar(learning_rate), request);
@@ -196,8 +218,7 @@ absl::StatusOr<int64_t> ServerClient::Update(float learning_rate, const data::Po
     return Ask(
         which, request, [](const BuiltModel::Placed& placed) { return VariableLists{&placed.sums}; },
         [&](const BuiltModel::Placed& placed, std::string& bytes) {
-          for (const BuiltModel::RowGroup& group : placed.row_groups)
-            AppendRows(rows_.groups()[group.index], group, bytes);
+          for (const BuiltModel::RowGroup& group : placed.row_groups) AppendRows(joined()[group.index], group, bytes);
         });
   };
   // The first server comes last where its step lets workers go on, and first where it decides.

@@ -26,7 +26,7 @@ namespace official::train {
 // ParameterServers::Ask.
 absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data);
 
-// The requests of a worker to the servers. Its own copies of the variables are those of its replica, in the memory of
+// The requests of a worker to the servers. Its own copies of the variables are those of its replicas, in the memory of
 // the host.
 class ServerClient {
  public:
@@ -41,10 +41,10 @@ class ServerClient {
   // Gives the servers the values of this worker's variables.
   absl::Status SendVariables(int64_t global_step);
   // Begins a step, which has read no rows of tables yet.
-  void BeginStep() { rows_.Clear(); }
+  void BeginStep();
   // Finds the rows that a micro-batch reads, of the tables that are read by rows, for ReadVariables and TakeGradients,
   // and sets the program's feeds. InvalidArgument if the batch reads a row that a table does not have.
-  absl::Status FindRows(ReplicatedProgram& micro_batch) { return rows_.Find(micro_batch); }
+  absl::Status FindRows(ReplicatedProgram& micro_batch);
   // Takes the values of the model's variables and of global_step; of tables that are read by rows those of the rows
   // that were found since the step began. Waits until the servers have values, for as long as the chief is there, and
   // synchronous ones those of the worker's step. Cancelled if a stop is wanted meanwhile.
@@ -52,7 +52,7 @@ class ServerClient {
   // The same for all that is saved, with all rows.
   absl::StatusOr<int64_t> ReadAll();
   // Adds the gradients of rows that the micro-batch whose rows were found last has computed to those for Update.
-  absl::Status TakeGradients(const ReplicatedProgram& micro_batch) { return rows_.TakeGradients(micro_batch); }
+  absl::Status TakeGradients(const ReplicatedProgram& micro_batch);
   // Lets the servers make an update from this worker's sums. Its data continue at `next` then. If they are synchronous,
   // waits for a token, for as long as the others are there or until a stop is wanted, and returns its value.
   absl::StatusOr<int64_t> Update(float learning_rate, const data::Position& next);
@@ -67,7 +67,11 @@ class ServerClient {
 
  private:
   ServerClient(distribute::ParameterServers& servers, Replicas& replicas, const EstimatorConfig& config)
-      : servers_(servers), replicas_(replicas), options_(config.servers), stop_(config.stop) {}
+      : servers_(servers),
+        replicas_(replicas),
+        options_(config.servers),
+        stop_(config.stop),
+        rows_(replicas.strategy().num_local_replicas()) {}
   using VariableLists = std::vector<const std::vector<compute::VariableSpec>*>;
   using SpecsOf = std::function<VariableLists(const BuiltModel::Placed& placed)>;
   using RowsOf = std::function<void(const BuiltModel::Placed& placed, std::string& bytes)>;
@@ -87,6 +91,10 @@ class ServerClient {
                           absl::string_view& answer);
   absl::Status TakeRows(const BuiltModel::Placed& placed, const BuiltModel::RowGroup& group, absl::string_view& answer);
   absl::Status FinishReading(int64_t global_step);
+  // Sums the rows of the step over the replicas.
+  void JoinRows();
+  // Returns the rows of the step, after JoinRows; none if no rows were found.
+  const std::vector<TableRows>& joined() const { return rows_.size() == 1 ? rows_[0].groups() : joined_; }
   // Returns the row numbers of this step for a group of a server's tables.
   std::vector<int32_t> IdsOf(const BuiltModel::RowGroup& group) const;
   // Takes the global step and the number of dropped gradients from the beginning of an answer of the first server.
@@ -99,7 +107,8 @@ class ServerClient {
   const ServerOptions options_;
   const std::atomic<int>* const stop_;      // may be null
   std::vector<BuiltModel::Placed> placed_;  // by server
-  StepRows rows_;                           // of the step
+  std::vector<StepRows> rows_;              // of the step, by replica
+  std::vector<TableRows> joined_;           // of several replicas
   int64_t local_step_ = 0;                  // of the variables: that of the token, or at which they were read
   bool has_token_ = false;
   int64_t num_dropped_ = 0;

@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/array/array.h"
-#include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/distribute/placement.h"
 #include "utils/distribute/shards.h"
 
@@ -141,7 +140,6 @@ void SumRows(TrainingStep& step) {
   }
   if (built.roots.fetches.empty()) return;
   built.row_ids.feeds = step.examples;
-  if (const Value finite = compute::AllFinite(built.roots.fetches)) built.roots.targets.push_back(finite.node());
 }
 
 absl::Status KeepPlaced(TrainingStep& step) {

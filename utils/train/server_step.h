@@ -15,8 +15,7 @@ namespace official::train {
 // is shown, is computed from dense ones.
 void SeparateTables(TrainingStep& step);
 
-// A micro-batch with examples leaves the gradients of tables as sums for each row. Those that are not finite end the
-// step.
+// A micro-batch with examples leaves the gradients of tables as sums for each row.
 void SumRows(TrainingStep& step);
 
 // Keeps of a step's results only those for variables that are placed on the parameter server, or for their shards, and

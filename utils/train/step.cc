@@ -123,13 +123,29 @@ void Accumulate(TrainingStep& step) {
   step.results.Replace(variables);
 }
 
+// Puts the sums over the replicas into the variables of the sums over the micro-batches, from which a worker with
+// several replicas sends them to parameter servers.
+void KeepSums(const Results& own, TrainingStep& step) {
+  std::vector<compute::RunningSum> sums;
+  for (size_t i = 0; i < own.gradients.size(); ++i) sums.push_back({own.gradients[i], step.results.gradients[i]});
+  for (size_t i = 0; i < own.moving_averages.size(); ++i) {
+    sums.push_back({own.moving_averages[i], step.results.moving_averages[i]});
+  }
+  if (sums.empty()) return;
+  const Value add = step.graph().Constant(Tensor::Scalar(false));
+  step.built.roots.targets.push_back(compute::Accumulate(add, sums));
+}
+
 // Sums the results over the replicas.
 void Reduce(TrainingStep& step) {
   const int num_replicas = step.graph().replica_context().num_replicas;
   if (num_replicas == 1) return;
+  const Results own = step.results;
   const std::vector<Value> sums = step.pack_sizes ? compute::AllReduce(step.results.All(), *step.pack_sizes)
                                                   : compute::AllReduce(step.results.All(), num_replicas);
-  if (step.ok()) step.results.Replace(sums);
+  if (!step.ok()) return;
+  step.results.Replace(sums);
+  if (step.updates_elsewhere()) KeepSums(own, step);
 }
 
 Value UnscaledNorm(const TrainingStep& step) {

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/ordered_sum.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::train {
@@ -34,6 +35,33 @@ absl::StatusOr<std::vector<T>> Take(int64_t count, absl::string_view& bytes) {
 template <typename T>
 void Append(const std::vector<T>& numbers, std::string& bytes) {
   bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T));
+}
+
+// Adds the rows of each group to those of `sum`, which has new ones behind its own.
+void AddRows(const std::vector<TableRows>& groups, std::vector<TableRows>& sums) {
+  if (sums.size() < groups.size()) sums.resize(groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const TableRows& more = groups[g];
+    TableRows& sum = sums[g];
+    absl::flat_hash_map<int32_t, size_t> places;
+    for (size_t i = 0; i < sum.ids.size(); ++i) places[sum.ids[i]] = i;
+    std::vector<size_t> place_of;  // by row of `more`
+    for (const int32_t id : more.ids) {
+      const auto [found, is_new] = places.try_emplace(id, sum.ids.size());
+      if (is_new) sum.ids.push_back(id);
+      place_of.push_back(found->second);
+    }
+    sum.rows.resize(std::max(sum.rows.size(), more.rows.size()));
+    for (size_t t = 0; t < more.rows.size() && !more.ids.empty(); ++t) {
+      const size_t width = more.rows[t].size() / more.ids.size();
+      sum.rows[t].resize(sum.ids.size() * width);
+      for (size_t i = 0; i < place_of.size(); ++i) {
+        const float* const from = more.rows[t].data() + i * width;
+        float* const to = sum.rows[t].data() + place_of[i] * width;
+        for (size_t j = 0; j < width; ++j) to[j] += from[j];
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -117,31 +145,14 @@ absl::StatusOr<std::vector<int64_t>> CountRows(const RowGroups& groups, bool has
 }
 
 std::vector<TableRows> MeanOfRows(std::vector<std::vector<TableRows>> gradients) {
-  std::vector<TableRows> mean = std::move(gradients[0]);
-  for (size_t g = 0; g < mean.size(); ++g) {
-    TableRows& sum = mean[g];
-    absl::flat_hash_map<int32_t, size_t> places;
-    for (size_t i = 0; i < sum.ids.size(); ++i) places[sum.ids[i]] = i;
-    for (size_t k = 1; k < gradients.size(); ++k) {
-      const TableRows& more = gradients[k][g];
-      for (size_t i = 0; i < more.ids.size(); ++i) {
-        const auto [found, is_new] = places.try_emplace(more.ids[i], sum.ids.size());
-        if (is_new) sum.ids.push_back(more.ids[i]);
-        for (size_t t = 0; t < sum.rows.size(); ++t) {
-          const size_t width = more.rows[t].size() / more.ids.size();
-          sum.rows[t].resize(sum.ids.size() * width);
-          const float* const from = more.rows[t].data() + i * width;
-          float* const to = sum.rows[t].data() + found->second * width;
-          for (size_t j = 0; j < width; ++j) to[j] += from[j];
-        }
-      }
-    }
-    const auto count = static_cast<float>(gradients.size());
+  for (size_t k = 1; k < gradients.size(); ++k) AddRows(gradients[k], gradients[0]);
+  const auto count = static_cast<float>(gradients.size());
+  for (TableRows& sum : gradients[0]) {
     for (std::vector<float>& rows : sum.rows) {
       for (float& number : rows) number /= count;
     }
   }
-  return mean;
+  return std::move(gradients[0]);
 }
 
 RowCounts RoundUpRows(const std::vector<TableRows>& groups) {
@@ -202,14 +213,19 @@ absl::StatusOr<size_t> WriteRows(const compute::VariableSpec& spec, const std::v
   return num_bytes;
 }
 
+std::vector<TableRows> SumOfReplicas(std::vector<std::vector<TableRows>> replicas) {
+  const auto add = [&](int a, int b) { AddRows(replicas[b], replicas[a]); };
+  distribute::JoinReplicas({0, static_cast<int64_t>(replicas.size())}, add);
+  return std::move(replicas[0]);
+}
+
 void StepRows::Clear() {
   groups_.clear();
   place_of_.clear();
   last_.clear();
 }
 
-absl::Status StepRows::Find(ReplicatedProgram& micro_batch) {
-  ReplicatedProgram::Replica& replica = micro_batch.replicas[0];
+absl::Status StepRows::Find(ReplicatedProgram::Replica& replica) {
   const RowGroups& groups = replica.model->row_groups;
   replica.row_places.clear();
   last_.assign(groups_.size(), {});
@@ -242,8 +258,7 @@ absl::Status StepRows::Find(ReplicatedProgram& micro_batch) {
   return absl::OkStatus();
 }
 
-absl::Status StepRows::TakeGradients(const ReplicatedProgram& micro_batch) {
-  const ReplicatedProgram::Replica& replica = micro_batch.replicas[0];
+absl::Status StepRows::TakeGradients(const ReplicatedProgram::Replica& replica) {
   const RowGroups& groups = replica.model->row_groups;
   int fetch = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
@@ -252,6 +267,9 @@ absl::Status StepRows::TakeGradients(const ReplicatedProgram& micro_batch) {
     group.rows.resize(tables.size());
     for (size_t t = 0; t < tables.size(); ++t) {
       ASSIGN_OR_RETURN(const Tensor sums, replica.program->Fetch(fetch++));
+      if (compute::FindNonFinite(sums)) {
+        return absl::OutOfRangeError(absl::StrCat("a row of the gradient of variable ", tables[t].name));
+      }
       const auto width = static_cast<size_t>(WidthOf(tables[t]));
       std::vector<float>& rows = group.rows[t];
       if (rows.empty() && last_[g].size() == group.ids.size()) {  // all rows of the step, in their order

@@ -66,16 +66,21 @@ void AppendRowsOf(const BuiltModel::RowGroup& group, const std::vector<int32_t>&
 absl::StatusOr<size_t> WriteRows(const compute::VariableSpec& spec, const std::vector<int32_t>& ids,
                                  absl::string_view bytes, void* table);
 
-// The rows that the micro-batches of a step read, and the sums of their gradients.
+// Returns, for each group, the sum over the rows of several replicas of a worker, in the order in which devices sum
+// dense gradients (TreeSum). A replica that does not have a row has a gradient of 0 for it. Of rows without gradients
+// the result has the numbers.
+std::vector<TableRows> SumOfReplicas(std::vector<std::vector<TableRows>> replicas);
+
+// The rows that the micro-batches of a step read on one replica, and the sums of their gradients.
 class StepRows {
  public:
   // Begins a step.
   void Clear();
-  // Finds the rows that a micro-batch reads for its share of the batch, and sets its feeds `row_places`; of some that
-  // were found before it may only set the feeds again. InvalidArgument if a number is outside its tables.
-  absl::Status Find(ReplicatedProgram& micro_batch);
-  // Adds the gradients of the last run of the micro-batch whose rows were found last.
-  absl::Status TakeGradients(const ReplicatedProgram& micro_batch);
+  // Finds the rows that a micro-batch reads for the replica's share of the batch, and sets its feeds `row_places`; of
+  // some that were found before it may only set the feeds again. InvalidArgument if a number is outside its tables.
+  absl::Status Find(ReplicatedProgram::Replica& replica);
+  // Adds the gradients of the last run of the micro-batch whose rows were found last. OutOfRange if one is not finite.
+  absl::Status TakeGradients(const ReplicatedProgram::Replica& replica);
   // By group of the model; none if no rows were found.
   const std::vector<TableRows>& groups() const { return groups_; }
 
