@@ -22,6 +22,10 @@ using compute::Tensor;
 // Servers wait this long before they answer that something is not there yet.
 constexpr std::chrono::milliseconds kLongest(500);
 
+// Programs that a server keeps. Batches of many rows need a few: one for each power of two. Of small batches and many
+// shards, each may leave other shards without a row, and so need programs of its own.
+constexpr size_t kMostPrograms = 64;
+
 // At the beginning of an update: the step, the position and the learning rate.
 constexpr size_t kUpdateBytes = 3 * sizeof(int64_t) + sizeof(float);
 
@@ -55,48 +59,62 @@ absl::StatusOr<std::unique_ptr<ParameterServer>> ParameterServer::Create(const M
   };
   std::unique_ptr<ParameterServer> made(new ParameterServer(build, config, server, num_workers, device));
   const RowCounts fewest = RoundUpRows(std::vector<int64_t>());
-  ASSIGN_OR_RETURN(Compiled compiled, made->Compile(fewest));
-  made->placed_ = compiled.built.placed;
-  made->compiled_.emplace(fewest, std::move(compiled));
+  ASSIGN_OR_RETURN(const Programs compiled, made->Compile(fewest));
+  made->placed_ = compiled->built.placed;
+  made->Keep(compiled);
   return made;
 }
 
-absl::Status ParameterServer::PrepareFor(char request, absl::string_view rest) {
+absl::StatusOr<ParameterServer::Programs> ParameterServer::PrepareFor(char request, absl::string_view rest) {
   const bool has_rows = request == static_cast<char>(Request::kUpdate);
-  if (options_.sync_replicas || (!has_rows && request != static_cast<char>(Request::kReadVariables))) {
-    return absl::OkStatus();
-  }
+  if (options_.sync_replicas || (!has_rows && request != static_cast<char>(Request::kReadVariables))) return nullptr;
   const size_t before = has_rows ? kUpdateBytes + BytesOf(placed().sums) : sizeof(int64_t);
-  if (rest.size() < before) return absl::OkStatus();  // which is told later, as all that is wrong
+  if (rest.size() < before) return nullptr;  // which is told later, as all that is wrong
   const auto counts = CountRows(placed().row_groups, has_rows, rest.substr(before));
-  if (!counts.ok()) return absl::OkStatus();
+  if (!counts.ok()) return nullptr;
   const RowCounts rows = RoundUpRows(*counts);
-  if (!has_rows && std::all_of(counts->begin(), counts->end(), [](int64_t n) { return n == 0; })) {
-    return absl::OkStatus();
-  }
+  if (!has_rows && std::all_of(counts->begin(), counts->end(), [](int64_t n) { return n == 0; })) return nullptr;
   const std::lock_guard<std::mutex> making(making_);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (compiled_.count(rows) > 0) return absl::OkStatus();
+    if (const auto found = compiled_.find(rows); found != compiled_.end()) return found->second;
   }
-  ASSIGN_OR_RETURN(Compiled made, Compile(rows));
+  ASSIGN_OR_RETURN(const Programs made, Compile(rows));
   const std::lock_guard<std::mutex> lock(mutex_);
-  compiled_.emplace(rows, std::move(made));
-  return absl::OkStatus();
+  Keep(made);  // for those who wait to make the same
+  return made;
 }
 
-absl::StatusOr<ParameterServer::Compiled*> ParameterServer::CompiledFor(const RowCounts& rows) {
-  if (const auto found = compiled_.find(rows); found != compiled_.end()) return &found->second;
-  if (!options_.sync_replicas) return absl::InternalError("a ps has no programs for the rows of a request");
-  ASSIGN_OR_RETURN(Compiled made, Compile(rows));
-  return &compiled_.emplace(rows, std::move(made)).first->second;
+void ParameterServer::Keep(const Programs& programs) {
+  programs->last_used = ++num_used_;
+  compiled_[programs->rows] = programs;
+  if (compiled_.size() <= kMostPrograms) return;
+  compiled_.erase(std::min_element(compiled_.begin(), compiled_.end(), [](const auto& a, const auto& b) {
+    return a.second->last_used < b.second->last_used;
+  }));
 }
 
-absl::StatusOr<ParameterServer::Compiled> ParameterServer::Compile(const RowCounts& rows) {
-  Compiled made;
+absl::StatusOr<ParameterServer::Programs> ParameterServer::CompiledFor(const RowCounts& rows) {
+  const auto found = compiled_.find(rows);
+  Programs programs = found == compiled_.end() ? nullptr : found->second;
+  if (programs == nullptr) {
+    if (!options_.sync_replicas) return absl::InternalError("a ps has no programs for the rows of a request");
+    ASSIGN_OR_RETURN(programs, Compile(rows));
+  }
+  Keep(programs);
+  return programs;
+}
+
+absl::StatusOr<ParameterServer::Programs> ParameterServer::Compile(const RowCounts& rows) {
+  auto programs = std::make_shared<Compiled>();
+  Compiled& made = *programs;
+  made.rows = rows;
   ASSIGN_OR_RETURN(made.built, build_(rows));
   const BuiltModel& own = made.built;
-  if (compiled_.empty()) RETURN_IF_ERROR(CreateVariables(own));
+  if (!has_variables_) {
+    RETURN_IF_ERROR(CreateVariables(own));
+    has_variables_ = true;
+  }
   const auto compile = [&](const compute::GraphRoots& roots) {
     return compute::Program::Compile(*own.graph, roots, device_, variables_, {.arena = &arena_});
   };
@@ -111,7 +129,7 @@ absl::StatusOr<ParameterServer::Compiled> ParameterServer::Compile(const RowCoun
     }
     ASSIGN_OR_RETURN(made.catch_up, compile({.feeds = ids, .fetches = {}, .targets = {own.catch_up}}));
   }
-  return made;
+  return programs;
 }
 
 absl::Status ParameterServer::CreateVariables(const BuiltModel& model) {
@@ -175,8 +193,9 @@ absl::StatusOr<std::string> ParameterServer::Answer(int worker, std::string requ
   const auto asked = static_cast<Request>(request[0]);
   absl::string_view rest(request);
   rest.remove_prefix(1);
-  RETURN_IF_ERROR(PrepareFor(request[0], rest));
+  ASSIGN_OR_RETURN(const Programs prepared, PrepareFor(request[0], rest));
   std::unique_lock<std::mutex> lock(mutex_);
+  if (prepared != nullptr) Keep(prepared);  // others may have made room meanwhile
   RETURN_IF_ERROR(error_);
   if (asked == Request::kTakePart) return Welcome(worker, rest);
   if (!has_values_ && asked != Request::kSendVariables) {
@@ -265,7 +284,7 @@ absl::Status ParameterServer::ReadRows(absl::string_view request, std::string& a
   }
   if (!request.empty()) return absl::DataLossError("a message between a worker and a ps is too long");
   if (!is_any) return absl::OkStatus();
-  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(RoundUpRows(rows)));
+  ASSIGN_OR_RETURN(const Programs compiled, CompiledFor(RoundUpRows(rows)));
   if (compiled->catch_up != nullptr) {
     RETURN_IF_ERROR(compiled->catch_up->Run(RowFeeds(groups, rows, RoundUpRows(rows))));
   }
@@ -274,7 +293,7 @@ absl::Status ParameterServer::ReadRows(absl::string_view request, std::string& a
 }
 
 absl::Status ParameterServer::Settle() {
-  const Compiled& any = compiled_.begin()->second;
+  const Compiled& any = *compiled_.begin()->second;
   return any.settle == nullptr ? absl::OkStatus() : any.settle->Run({});
 }
 
@@ -313,7 +332,7 @@ absl::Status ParameterServer::Update(absl::string_view learning_rate_and_sums, c
   ASSIGN_OR_RETURN(const Tensor learning_rate, distribute::TakeElements({DType::kFloat32, {}}, learning_rate_and_sums));
   RETURN_IF_ERROR(Write(placed().sums, learning_rate_and_sums));
   const RowCounts counts = RoundUpRows(rows);
-  ASSIGN_OR_RETURN(Compiled* const compiled, CompiledFor(counts));
+  ASSIGN_OR_RETURN(const Programs compiled, CompiledFor(counts));
   std::vector<Tensor> feeds = {learning_rate.Clone()};
   for (Tensor& feed : RowFeeds(placed().row_groups, rows, counts)) feeds.push_back(std::move(feed));
   return compiled->update->Run(feeds);

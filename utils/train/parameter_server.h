@@ -56,25 +56,29 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
 
   // The number of gradients that were dropped.
   int64_t num_dropped() const { return num_dropped_; }
+  // The number of programs for different numbers of rows, which is limited: those that were used last are kept.
+  size_t num_programs() const { return compiled_.size(); }
 
  private:
   // Builds the update from gradients of so many rows of each table.
   using BuildFn = std::function<absl::StatusOr<BuiltModel>(const RowCounts& rows)>;
   // An update, and what brings rows of tables up to date: those of a worker, and all. Null where nothing is deferred.
   struct Compiled {
+    RowCounts rows;
     BuiltModel built;
     std::unique_ptr<compute::Program> update, catch_up, settle;
+    int64_t last_used = 0;
   };
+  using Programs = std::shared_ptr<Compiled>;
 
   ParameterServer(BuildFn build, const EstimatorConfig& config, int server, int num_workers, compute::Device& device);
   // Makes the variables that are placed here.
   absl::Status CreateVariables(const BuiltModel& model);
-  absl::StatusOr<Compiled> Compile(const RowCounts& rows);
-  // Makes the programs for the rows of a request where there are none yet, without the lock, so that other workers do
-  // not wait for them. A synchronous server makes those for the rows of a step when it has them, and all wait for it.
-  absl::Status PrepareFor(char request, absl::string_view rest);
-  // Returns the programs for these rows, which are made where there are none yet.
-  absl::StatusOr<Compiled*> CompiledFor(const RowCounts& rows);
+  absl::StatusOr<Programs> Compile(const RowCounts& rows);
+  // Returns the programs for the rows of a request, which are made where there are none yet, without the lock, so that
+  // other workers do not wait for them; null if it needs none. A synchronous server makes those for the rows of a step
+  // when it has them, and all wait for it.
+  absl::StatusOr<Programs> PrepareFor(char request, absl::string_view rest);
   // Returns the variables, slots and sums that are placed here, which do not depend on the number of rows.
   const BuiltModel::Placed& placed() const { return placed_; }
   absl::Status Write(const std::vector<compute::VariableSpec>& specs, absl::string_view bytes);
@@ -82,6 +86,11 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   absl::StatusOr<int64_t> GlobalStep() const;  // 0 where that is not placed
   absl::StatusOr<std::string> Welcome(int worker, absl::string_view data) const;
   // What follows is called with the lock, which waits let go.
+
+  // Keeps the programs until too many others have been used.
+  void Keep(const Programs& programs);
+  // Returns the programs for these rows, which a synchronous server makes where there are none yet.
+  absl::StatusOr<Programs> CompiledFor(const RowCounts& rows);
   absl::Status SendVariables(absl::string_view values);
   // Appends the rows whose numbers a worker asks for.
   absl::Status ReadRows(absl::string_view request, std::string& answer);
@@ -104,10 +113,12 @@ class ParameterServer : public distribute::ParameterServers::Answerer {
   compute::Device& device_;
   compute::VariableStore variables_;
   BuiltModel::Placed placed_;
+  bool has_variables_ = false;
   std::mutex making_;  // of programs without the lock; locked before it
   std::mutex mutex_;
   compute::Arena arena_;
-  std::map<RowCounts, Compiled> compiled_;
+  std::map<RowCounts, Programs> compiled_;
+  int64_t num_used_ = 0;  // of programs, so far
   std::condition_variable changed_;
   bool has_values_ = false;
   RunState state_;  // of the beginning

@@ -2,6 +2,7 @@
 
 #include "utils/train/parameter_server.h"
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -86,6 +87,7 @@ class Server {
   int64_t Counted(size_t i) { return NumberOf(Ask("C").value(), i); }
   int64_t GlobalStep() { return Counted(0); }
   int64_t NumDropped() { return Counted(1); }
+  size_t num_programs() const { return server_->num_programs(); }
 
  private:
   const std::unique_ptr<distribute::Strategy> strategy_ = distribute::Strategy::Create({.num_threads = 1}).value();
@@ -169,6 +171,47 @@ TEST_CASE("A server answers others while it makes the programs for a larger batc
   // Their memory has moved, and the others follow it.
   CHECK(server.Ask(0, RequestOf('R', 0) + RowsIn({3}) + RowsIn({})).ok());
   CHECK(server.GlobalStep() == 1);
+}
+
+TEST_CASE("A server keeps a limited number of programs, however many shards batches leave without a row") {
+  const bool sync = GENERATE(false, true);
+  CAPTURE(sync);
+  // Each row of a table is a shard, and so is each of w.
+  Server server(EmbeddingModel(Optimizer(0)),
+                {.sync_replicas = sync,
+                 .replicas_to_aggregate = sync ? std::optional(1) : std::nullopt,
+                 .partitioner = [](const compute::TensorType& type) { return type.shape.dim(0); }});
+  REQUIRE(
+      server.Ask(RequestOf('S', 0) + std::string((kTables + kWeights) * sizeof(float) + sizeof(int64_t), '\0')).ok());
+  // Reads no row of `w`, whose shards follow one another as the variables do: users, items, w.
+  const auto rows_of = [](const std::vector<std::pair<int, float>>& rows) {
+    std::string bytes;
+    for (int i = 0; i < kUsers + kItems; ++i) {
+      const auto row = std::find_if(rows.begin(), rows.end(), [i](const auto& r) { return r.first == i; });
+      const bool has_row = row != rows.end();
+      bytes += has_row ? RowsIn({0}, std::vector<float>(i < kUsers ? kUserSize : kItemSize, row->second)) : RowsIn({});
+    }
+    return bytes;
+  };
+  constexpr int kPaired = 13;  // users: 78 pairs
+  std::vector<float> numbers = {0.5f};
+  numbers.resize(1 + kWeights);
+  int64_t step = 0;
+  size_t most_programs = 0;
+  for (int a = 0; a < kPaired; ++a) {
+    for (int b = 0; b < a; ++b) {
+      REQUIRE(server.Ask(RequestOf('U', step++, numbers) + rows_of({{a, 2}, {b, 4}})).ok());
+      most_programs = std::max(most_programs, server.num_programs());
+    }
+  }
+  CHECK(most_programs == 64);
+  // User u was the first of u pairs and the second of those with the users behind it.
+  const std::string all = server.Ask(RequestOf('A', 0)).value();
+  for (int user = 0; user < kPaired; ++user) {
+    float value = 0;
+    std::memcpy(&value, all.data() + 16 + user * kUserSize * sizeof(float), sizeof value);
+    CHECK(value == -0.5f * static_cast<float>(2 * user + 4 * (kPaired - 1 - user)));
+  }
 }
 
 TEST_CASE("A server refuses rows that its tables do not have") {
