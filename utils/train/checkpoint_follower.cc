@@ -1,10 +1,13 @@
 #include "utils/train/checkpoint_follower.h"
 
+#include <sys/stat.h>
+
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/files.h"
 #include "utils/logs/log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/rounds.h"
@@ -25,22 +28,41 @@ absl::Status CheckpointFollower::WaitForFirst() {
 
 absl::Status CheckpointFollower::WaitForNext(Estimator& estimator, absl::FunctionRef<bool(const RunState&)> is_last) {
   for (;;) {
-    const std::optional<std::string> name = LatestCheckpointName(model_dir_);
-    if (name && name != loaded_) RETURN_IF_ERROR(Load(*name, estimator));
+    const std::optional<Latest> latest = FindLatest();
+    bool is_again = false;  // another one of the same step
+    if (latest && latest != loaded_) {
+      is_again = loaded_ && loaded_->name == latest->name;
+      RETURN_IF_ERROR(Load(*latest, estimator));
+    }
     const RunState& state = estimator.state();
-    if (!IsEvaluated(state) && (Clock::now() >= next_evaluation_ || is_last(state))) break;
+    if ((!IsEvaluated(state) || is_again) && is_last(state)) break;
+    if (!IsEvaluated(state) && Clock::now() >= next_evaluation_) break;
     RETURN_IF_ERROR(Wait(absl::StrCat("a checkpoint after step ", state.global_step)));
   }
   next_evaluation_ = Clock::now() + options_.throttle;
   return absl::OkStatus();
 }
 
-absl::Status CheckpointFollower::Load(const std::string& name, Estimator& estimator) {
+std::optional<CheckpointFollower::Latest> CheckpointFollower::FindLatest() const {
+  const std::optional<std::string> name = LatestCheckpointName(model_dir_);
+  if (!name) return std::nullopt;
+  Latest latest = {.name = *name, .files = ""};
+  for (const char* const suffix : {".data-00000-of-00001", ".index"}) {
+    struct stat info = {};
+    if (stat(absl::StrCat(files::JoinPath(model_dir_, *name), suffix).c_str(), &info) != 0) continue;
+    absl::StrAppend(&latest.files, info.st_ino, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, " ");
+  }
+  return latest;
+}
+
+absl::Status CheckpointFollower::Load(const Latest& latest, Estimator& estimator) {
   const absl::Status loaded = estimator.Reload();
-  const bool may_be_removed = absl::IsNotFound(loaded) || absl::IsDataLoss(loaded);
-  if (may_be_removed && LatestCheckpointName(model_dir_) != name) return absl::OkStatus();
+  if (absl::IsNotFound(loaded) || absl::IsDataLoss(loaded)) {
+    std::this_thread::sleep_for(kAskInterval);  // one file of two may have its name
+    if (FindLatest() != latest) return absl::OkStatus();
+  }
   RETURN_IF_ERROR(loaded);
-  loaded_ = name;
+  loaded_ = latest;
   last_new_ = Clock::now();
   warned_ = std::chrono::minutes(0);
   return absl::OkStatus();

@@ -32,8 +32,9 @@ class CheckpointFollower {
 
   // Returns once the estimator has a checkpoint that is to be evaluated now: the latest one, if no evaluation of its
   // step is recorded in model_dir. It is waited for as long as the options say, but for one of which `is_last` is true,
-  // with which the training ends. Cancelled if a stop is wanted, Unavailable after the timeout; else the errors of
-  // Estimator::Reload.
+  // with which the training ends. Returns, too, once a checkpoint of the same step has taken the place of one that was
+  // loaded before, and `is_last` is true of it. Cancelled if a stop is wanted, Unavailable after the timeout; else the
+  // errors of Estimator::Reload.
   absl::Status WaitForNext(Estimator& estimator, absl::FunctionRef<bool(const RunState&)> is_last);
 
  private:
@@ -41,12 +42,18 @@ class CheckpointFollower {
 
   // Waits a little. Errors: Cancelled and Unavailable, as above.
   absl::Status Wait(const std::string& for_what);
-  // Loads the checkpoint of this name, unless the training has removed it for a newer one.
-  absl::Status Load(const std::string& name, Estimator& estimator);
+  // The latest checkpoint: its name, and its files among all that have had their names.
+  struct Latest {
+    std::string name, files;
+    friend bool operator==(const Latest&, const Latest&) = default;
+  };
+  std::optional<Latest> FindLatest() const;
+  // Loads a checkpoint, unless the training has removed or replaced it meanwhile.
+  absl::Status Load(const Latest& latest, Estimator& estimator);
 
   const std::string model_dir_;
   const FollowOptions options_;
-  std::optional<std::string> loaded_;  // the name of the checkpoint that the estimator has
+  std::optional<Latest> loaded_;       // the checkpoint that the estimator has
   Clock::time_point next_evaluation_;  // not before
   Clock::time_point last_new_;         // when there was a new checkpoint
   std::chrono::minutes warned_{0};     // of so long a time without

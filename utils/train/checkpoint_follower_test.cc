@@ -73,6 +73,24 @@ TEST_CASE("Each checkpoint is evaluated once, with its own variables, and none b
              Contains("has had no new checkpoint for 1 s, in which a checkpoint after step 6 was waited for"));
 }
 
+TEST_CASE("A checkpoint that takes the place of another of its step may be the last one") {
+  const EstimatorConfig config = Config();
+  TrainTo(config, 2);
+  CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone, .timeout = seconds(5)});
+  const auto evaluator = MakeEstimator(EvaluatorOf(config));
+  const auto first = [](const RunState& state) { return state.global_step == 2; };
+  REQUIRE(follower.WaitForNext(*evaluator, first).ok());
+  REQUIRE(evaluator->Evaluate(Input(1), 1).ok());
+  REQUIRE(evaluator->KeepEvaluatedStep().ok());
+  // As the chief of a job saves again when another worker has gone on without a step.
+  for (const char* const suffix : {".data-00000-of-00001", ".index"}) {
+    const std::string path = config.model_dir + "/model.ckpt-2" + suffix;
+    REQUIRE(files::WriteFileAtomically(path, files::ReadFile(path, 1 << 20).value()).ok());
+  }
+  CHECK(follower.WaitForNext(*evaluator, first).ok());
+  CHECK(IsEvaluated(evaluator->state()));
+}
+
 TEST_CASE("Only the latest checkpoint is evaluated") {
   EstimatorConfig config = Config();
   config.save_checkpoints_steps = 2;

@@ -106,6 +106,7 @@ absl::Status CheckpointedModel::Restore() {
   // does, sees by the positions whether all workers have done their parts.
   const size_t num_workers = strategy_->servers() == nullptr ? 1 : strategy_->servers()->num_workers();
   if (dir_->writes() && state_.worker_positions.size() != num_workers) state_.worker_positions.clear();
+  saved_positions_ = state_.worker_positions;
   state_.evaluated_step = dir_->ReadEvaluatedStep();
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
@@ -427,11 +428,8 @@ void CheckpointedModel::EndData() {
   if (servers == nullptr || !servers->is_chief()) return;
   for (int worker = 1; worker < servers->num_workers(); ++worker) {
     if (!servers->WasLost(worker)) continue;
-    // A checkpoint of this step that is there says where each worker was.
-    LOG(WARNING) << servers->NameOf(worker) << " was lost and has not come back; "
-                 << (saved_step_ == state_.global_step
-                         ? "the same command goes on with what it had not done of its data"
-                         : "what it had not done of its data is left out");
+    LOG(WARNING) << servers->NameOf(worker)
+                 << " was lost and has not come back; what it had not done of its data is left out";
   }
 }
 
@@ -485,7 +483,8 @@ absl::Status CheckpointedModel::Save() {
     if (may_be_pending && !data_have_ended_) state_.position = state_.worker_positions[0];
     if (data_have_ended_) std::fill(state_.worker_positions.begin(), state_.worker_positions.end(), state_.position);
   }
-  if (saved_step_ == state_.global_step) return absl::OkStatus();
+  // Where gradients are dropped, workers go on without a step.
+  if (saved_step_ == state_.global_step && saved_positions_ == state_.worker_positions) return absl::OkStatus();
   RETURN_IF_ERROR(replicas_.Settle());
   RETURN_IF_ERROR(replicas_.CheckEqual());
   if (!dir_->writes()) {
@@ -502,6 +501,7 @@ absl::Status CheckpointedModel::Save() {
   content.advice = absl::StrCat("Try a lower ", model_.learning_rate_flag);
   RETURN_IF_ERROR(dir_->saver().Save(state_.global_step, content));
   saved_step_ = state_.global_step;
+  saved_positions_ = state_.worker_positions;
   return dir_->train_events().AddSessionLog(state_.global_step, EventWriter::SessionStatus::kCheckpoint,
                                             files::JoinPath(config_.model_dir, "model.ckpt"));
 }

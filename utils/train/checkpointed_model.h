@@ -107,7 +107,8 @@ class CheckpointedModel {
   // Declares that the data have ended for all workers: what is left of those that were lost is left out.
   void EndData();
 
-  // Starts to write a checkpoint of the present step, if there is none yet and this process writes the directory.
+  // Starts to write a checkpoint of the present step, if there is none yet, or one from which a worker has gone on
+  // without a step, and this process writes the directory.
   absl::Status Save();
   // Logs that the save for Interruption::kSave is done.
   void LogSavedOnRequest() const;
@@ -151,6 +152,7 @@ class CheckpointedModel {
   std::string origin_ = "fresh";
   RunState state_;
   std::optional<int64_t> saved_step_, restored_step_;
+  std::vector<data::Position> saved_positions_;  // the workers' in the checkpoint of saved_step_
   std::chrono::steady_clock::time_point save_time_ = std::chrono::steady_clock::now();  // of the last Save
   // Returns, with several workers, how long this one has computed since the last agreement, for each of its replicas.
   float SecondsOfWork();

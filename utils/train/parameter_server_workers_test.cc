@@ -158,6 +158,33 @@ TEST_CASE("A job whose chief was stopped while it waited for the others goes on 
   CHECK(Variables(config.model_dir, 2 * kOwnSteps) == Variables(alone.model_dir, 2 * kOwnSteps));
 }
 
+TEST_CASE("A checkpoint is saved again when only the positions of workers have changed") {
+  constexpr int kEpochs = 2, kOwnSteps = kEpochs * kExamples / kBatch / 2;
+  const InputFn epochs = Examples(/*bad=*/-1, kEpochs);
+  const EstimatorConfig config = NewConfig();
+  const auto positions = [&] {
+    const RunState state = ReadRunState(*FindLatestCheckpoint(config.model_dir).value().reader, 1).value();
+    CHECK(state.global_step == kOwnSteps);
+    return state.worker_positions;
+  };
+  const data::Position beginning{0, 0}, end{kEpochs, 0};
+  // Worker 1 does nothing. The chief is stopped while it waits for it, and the second time told that it is lost.
+  for (const bool is_lost : {false, true}) {
+    EstimatorConfig of_chief = config;
+    int asked = 0;
+    if (!is_lost) {
+      of_chief.interruption = [&] { return ++asked > kOwnSteps ? Interruption::kStop : Interruption::kNone; };
+    }
+    auto exchanges = distribute::MakeMemoryExchanges(3);
+    if (is_lost) distribute::Lose(*exchanges[1]);
+    std::thread server([&] { RunTask(*exchanges[2], LinearModel(), config, {2, 1}, 100, epochs).IgnoreError(); });
+    CHECK(RunTask(*exchanges[0], LinearModel(), of_chief, {2, 1}, 100, epochs).ok() == is_lost);
+    if (!is_lost) exchanges[0]->Fail("it was stopped");
+    server.join();
+    CHECK((positions() == std::vector<data::Position>{end, is_lost ? end : beginning}));
+  }
+}
+
 TEST_CASE("What a lost worker has not done is left out when the others are done, and that is told") {
   logs::CapturedLog log(logs::LogFormat::kSimple);
   constexpr int kEpochs = 2, kOwnSteps = kEpochs * kExamples / kBatch / 2;
