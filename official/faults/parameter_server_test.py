@@ -107,7 +107,8 @@ class ParameterServerTest(workers.WorkersCase):
         self.assert_bits_of_one_process(2)
 
     def test_shards(self) -> None:
-        self.assert_bits_of_one_process(2, "--ps_partitioner=fixed_size:3")
+        # More servers than whole variables: without shards there would be an error.
+        self.assert_bits_of_one_process(9, "--ps_partitioner=fixed_size:3")
 
     @harness.of("resnet")
     def test_shards_and_moving_averages(self) -> None:
@@ -137,12 +138,22 @@ class ParameterServerTest(workers.WorkersCase):
         for outcome in self.finish_all(self.begin(3, 2))[:3]:
             self.assertIn(f"is trained to step {ALL_STEPS}", outcome.stderr)
 
-    def begin_with_slow_worker(self, epochs: int, *flags: str) -> list[subprocess.Popen]:
-        """Starts two workers and a server, and stops worker 1 until the chief has done its part and has told so."""
+    def stop_before_it_trains(self, process: subprocess.Popen, watched: int) -> None:
+        """Stops a worker when the watched task has begun: all have joined by then, and none has trained. After some
+        steps of the chief, which writes files, the worker may have done all of its own, however few they are."""
+        self.wait_for_log(watched, "strategy parameter_server")
+        process.send_signal(signal.SIGSTOP)
+
+    def begin_with_stopped_worker(self, epochs: int, *flags: str) -> list[subprocess.Popen]:
+        """Starts two workers and a server, stops worker 1, and waits until the chief has done its part and says so."""
         processes = self.begin(2, 1, *epochs_flags(epochs), HOLDS, *flags, watched=[0])
-        self.wait_for_records(self.model_dir, 1)
-        processes[1].send_signal(signal.SIGSTOP)
+        self.stop_before_it_trains(processes[1], watched=0)
         self.wait_for_log(0, f"waiting for worker 1 at {self.addresses[1]}")
+        return processes
+
+    def begin_with_slow_worker(self, epochs: int, *flags: str) -> list[subprocess.Popen]:
+        """Starts such a job, and lets worker 1 go on."""
+        processes = self.begin_with_stopped_worker(epochs, *flags)
         processes[1].send_signal(signal.SIGCONT)
         return processes
 
@@ -292,20 +303,21 @@ class ParameterServerTest(workers.WorkersCase):
     # ---- A worker that comes back ----
 
     def begin_epochs(self, epochs: int, patience: str) -> list[subprocess.Popen]:
-        """Starts three workers and two servers, and waits for some steps. The first server is watched."""
+        """Starts three workers and two servers. The first server is watched."""
         self.flags, self.all_steps = (*epochs_flags(epochs), patience), epochs * EPOCH_STEPS
-        processes = self.begin(3, 2, *self.flags, watched=[3])
+        return self.begin(3, 2, *self.flags, watched=[3])
+
+    def begin_long(self) -> list[subprocess.Popen]:
+        """A job that goes on for some ten seconds, after some steps."""
+        processes = self.begin_epochs(LONG, PATIENCE)
         self.wait_for_records(self.model_dir, 4)
         return processes
 
-    def begin_long(self) -> list[subprocess.Popen]:
-        """A job that goes on for some ten seconds."""
-        return self.begin_epochs(LONG, PATIENCE)
-
     def begin_held(self) -> list[subprocess.Popen]:
-        """A short job, whose worker 2 stands still: it does not end before `end_held`."""
+        """A short job, after some steps. Its worker 2 stands still: it does not end before `end_held`."""
         processes = self.begin_epochs(SHORT, HOLDS)
-        processes[2].send_signal(signal.SIGSTOP)
+        self.stop_before_it_trains(processes[2], watched=3)
+        self.wait_for_records(self.model_dir, 4)
         return processes
 
     def end_held(self, processes: list[subprocess.Popen]) -> list[harness.Outcome]:
@@ -407,10 +419,7 @@ class ParameterServerTest(workers.WorkersCase):
 
     def test_chief_stopped_while_it_waits(self) -> None:
         flags, self.all_steps = (*epochs_flags(SHORT), HOLDS), SHORT * EPOCH_STEPS
-        processes = self.begin(2, 1, *flags, watched=[0])
-        self.wait_for_records(self.model_dir, 4)
-        processes[1].send_signal(signal.SIGSTOP)
-        self.wait_for_log(0, "waiting for worker 1")
+        processes = self.begin_with_stopped_worker(SHORT)
         processes[0].send_signal(signal.SIGTERM)
         codes = [self.finish(processes[0]).code]
         processes[1].send_signal(signal.SIGCONT)
@@ -424,10 +433,7 @@ class ParameterServerTest(workers.WorkersCase):
 
     def test_chief_saves_while_it_waits(self) -> None:
         flags, self.all_steps = (*epochs_flags(SHORT), HOLDS), SHORT * EPOCH_STEPS
-        processes = self.begin(2, 1, *flags, watched=[0])
-        self.wait_for_records(self.model_dir, 4)
-        processes[1].send_signal(signal.SIGSTOP)
-        self.wait_for_log(0, "waiting for worker 1")
+        processes = self.begin_with_stopped_worker(SHORT)
         processes[0].send_signal(signal.SIGUSR2)
         self.wait_for_log(0, "on SIGUSR2")
         saved = harness.latest_step(self.model_dir)
