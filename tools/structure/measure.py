@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.structure import layers_test
 
 ROOT = layers_test.ROOT
-TESTS = re.compile(r"_test(_\w+)?\.(cc|py|sh)$|_fuzz\.cc$|/interop/|small_run|parity_run")
+TESTS = re.compile(r"_test(_\w+)?\.(cc|py|sh)$|_fuzz\.cc$|/interop/|small_run|parity_run|parameter_server_job")
 
 
 def sources(*endings: str) -> Iterator[Path]:
