@@ -76,9 +76,9 @@ class ParameterServerTest(workers.WorkersCase):
     def train_with_servers(self, num_workers: int, num_servers: int, steps: int, *flags: str) -> None:
         self.finish_all(self.begin(num_workers, num_servers, f"--max_train_steps={steps}", *flags))
 
-    def train_one(self, steps: int) -> None:
+    def train_one(self, steps: int, *flags: str) -> None:
         """Trains in one process."""
-        self.train(self.alone, steps, *workers.BATCH.get(self.program.name, ()))
+        self.train(self.alone, steps, *workers.BATCH.get(self.program.name, ()), *flags)
 
     # ---- Bits ----
 
@@ -121,6 +121,21 @@ class ParameterServerTest(workers.WorkersCase):
     @harness.of("transformer")
     def test_shards_of_shared_embedding(self) -> None:
         self.assert_bits_of_one_process(2, "--ps_partitioner=min_size:4096")
+
+    def assert_bits_of_one_process_with_devices(self) -> None:
+        devices = "--num_cpu_devices=2"
+        self.train_one(harness.STEPS, devices)
+        self.train_with_servers(1, 2, harness.STEPS, devices)
+        self.assert_same_checkpoint(self.model_dir, self.alone)
+        self.assert_same_metrics(self.model_dir, self.alone)
+
+    @harness.of("resnet")
+    def test_devices_and_batch_normalization(self) -> None:
+        self.assert_bits_of_one_process_with_devices()
+
+    @harness.of("ncf")
+    def test_devices_and_embeddings(self) -> None:
+        self.assert_bits_of_one_process_with_devices()
 
     def test_continues_alone_and_back(self) -> None:
         self.train_one(harness.STEPS)
