@@ -53,11 +53,25 @@ HloValue KeysOf(HloBuilder& hlo, const HloValue& x) {
                     hlo.Convert(hlo.Unary("not", hlo.Iota(words, 1)), hlo::kUi64));
 }
 
-void EmitTopK(const Node& node, HloBuilder& hlo) {
-  const Rows rows = RowsOf(node.input(top_k::kX).shape());
-  const int64_t k = node.attrs().GetInt("k");
-  const HloValue x = hlo.Reshape(hlo.In(node.input(top_k::kX)), {rows.count, rows.size});
-  const HloValue keys = KeysOf(hlo, hlo.Convert(x, hlo::kF32));
+// Up to so many of the largest are found one after another, each in a pass over the row, instead of by sorting all of
+// it, which takes a comparison of keys for each of its elements many times over.
+constexpr int64_t kMostPasses = 16;
+
+// The k largest of the keys [rows, columns], which differ and are above 0, of each row, the largest first.
+HloValue LargestByPasses(HloBuilder& hlo, const HloValue& keys, int64_t k) {
+  const HloValue zeros = hlo.SplatLike(0, keys);
+  std::vector<HloValue> largest;
+  HloValue rest = keys;
+  for (int64_t i = 0; i < k; ++i) {
+    const HloValue max = hlo.Reduce("maximum", rest, 0, {1});
+    largest.push_back(hlo.Reshape(max, {max.shape().dim(0), 1}));
+    const HloValue is_smaller = hlo.Compare("LT", keys, hlo.BroadcastInDim(max, keys.shape(), {0}));
+    rest = hlo.Select(is_smaller, keys, zeros);
+  }
+  return hlo.Concatenate(largest, 1);
+}
+
+HloValue LargestBySort(HloBuilder& hlo, const HloValue& keys, int64_t k) {
   const std::string key = absl::StrCat("tensor<", hlo::kUi64, ">");
   const HloValue sorted =
       hlo.Op("sort", {keys}, keys.type, "dimension = 1 : i64, is_stable = false",
@@ -65,7 +79,16 @@ void EmitTopK(const Node& node, HloBuilder& hlo) {
                           "{comparison_direction = #stablehlo<comparison_direction GT>, compare_type = ",
                           "#stablehlo<comparison_type UNSIGNED>} : (", key, ", ", key,
                           ") -> tensor<i1>\n      \"stablehlo.return\"(%c) : (tensor<i1>) -> ()\n    }"));
-  const HloValue first = hlo.Unary("not", HloLowWord(hlo, hlo.Slice(sorted, {0, 0}, {rows.count, k})));
+  return hlo.Slice(sorted, {0, 0}, {keys.shape().dim(0), k});
+}
+
+void EmitTopK(const Node& node, HloBuilder& hlo) {
+  const Rows rows = RowsOf(node.input(top_k::kX).shape());
+  const int64_t k = node.attrs().GetInt("k");
+  const HloValue x = hlo.Reshape(hlo.In(node.input(top_k::kX)), {rows.count, rows.size});
+  const HloValue keys = KeysOf(hlo, hlo.Convert(x, hlo::kF32));
+  const HloValue largest = k <= kMostPasses ? LargestByPasses(hlo, keys, k) : LargestBySort(hlo, keys, k);
+  const HloValue first = hlo.Unary("not", HloLowWord(hlo, largest));
   const HloValue indices = hlo.Convert(first, hlo::kI32);
   const HloValue begin = hlo.Mul(hlo.Iota(indices.type, 0), hlo.SplatLike(static_cast<double>(rows.size), indices));
   const HloValue places = hlo.Reshape(hlo.Add(begin, indices), {rows.count * k});
