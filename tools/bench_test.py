@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import unittest
@@ -50,6 +51,16 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("1250", done.stdout)
 
+    def test_xla_computes_our_graphs(self) -> None:
+        arguments, plugin = self.folder / "arguments", self.folder / "xla.so"
+        plugin.touch()
+        self.program.write_text(OUTPUT.replace("#!/bin/sh", f"#!/bin/sh\necho \"$@\" >>{arguments}"))
+        done = self.bench("--binary=trains", "--pjrt_plugin=xla.so", peers="^XLA")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("\nXLA for CPUs, our graphs (fp32) ", done.stdout)
+        ours, on_plugin = (re.sub(" --model_dir=.*", "", line) for line in arguments.read_text().splitlines())
+        self.assertEqual(on_plugin, f"{ours} --distribution_strategy=tpu --pjrt_plugin={plugin}")
+
     def test_a_peer_that_fails(self) -> None:
         python = self.folder / "python"
         python.write_text("#!/bin/sh\necho there is no torch; exit 3\n")
@@ -79,6 +90,7 @@ class BenchTest(unittest.TestCase):
             ("--binary=.", "there is no program ."),
             ("--programs=missing", "there is no directory missing"),
             ("--python=missing/python", "there is no program missing/python"),
+            ("--pjrt_plugin=missing.so", "there is no file missing.so"),
             ("--images_dir=missing", "there is no directory missing"),
             ("--multi30k_dir=text", "there is no directory text"),
             ("--json=missing/measured.json", "there is no directory missing"),

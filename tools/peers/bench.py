@@ -26,6 +26,8 @@ from runs import Contestant, Measurement, RunFailed, busy_loops, run
 TOOLS = Path(__file__).resolve().parent.parent
 # A peer slower than this share of the best one of its dtype is measured once only.
 FAR_BEHIND = 0.7
+# The peer that computes the graphs of ours: our programs on a PJRT plugin instead of our kernels.
+XLA = "XLA for CPUs, our graphs"
 # Steps that our programs leave out of their speed.
 OUR_WARMUP_STEPS = 5
 
@@ -158,6 +160,16 @@ def script_command(args: argparse.Namespace, script: str, environment: str) -> l
     return [python, str(TOOLS / "peers" / script)]
 
 
+def pjrt_plugin(args: argparse.Namespace) -> str:
+    """XLA for CPUs, which our programs can load if they are built after this."""
+    if args.pjrt_plugin:
+        return args.pjrt_plugin
+    made = subprocess.run([TOOLS / "python_env", "pjrt"], check=True, stdout=subprocess.PIPE, text=True)
+    os.environ["OFFICIAL_PJRT_ENV"] = environment = made.stdout.strip()
+    (plugin,) = Path(environment).glob("lib/python3*/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so")
+    return str(plugin)
+
+
 def peer_command(
     args: argparse.Namespace, workload: Workload, script: str, environment: str, threads: int
 ) -> list[str]:
@@ -173,6 +185,13 @@ def peer_command(
 def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant]:
     """Ours, then each peer in each of its modes. With 16 bits the peers run in fp32, too: both ratios count."""
     name = " ".join([f"{workload.model}_main", *(flag.split("=")[1] for flag in workload.flags)])
+    peer_dtypes = list(dict.fromkeys([*args.dtype, "fp32"]))
+
+    def is_wanted(peer: str, dtype: str) -> bool:
+        return bool(re.search(workload.peers, f"{peer} ({dtype})", re.IGNORECASE))
+
+    xla_dtypes = [dtype for dtype in peer_dtypes if args.device == "cpu" and is_wanted(XLA, dtype)]
+    plugin = pjrt_plugin(args) if xla_dtypes else ""
     field = []
     for dtype in args.dtype:
         command = our_command(args, workload, dtype)
@@ -180,6 +199,9 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
         if args.cpu_devices:
             devices = f"--num_cpu_devices={args.cpu_devices}"
             field.append(Contestant(f"{name}, {args.cpu_devices} devices", dtype, [*command, devices], ours=True))
+    for dtype in xla_dtypes:
+        on_plugin = ["--distribution_strategy=tpu", f"--pjrt_plugin={plugin}"]
+        field.append(Contestant(XLA, dtype, [*our_command(args, workload, dtype), *on_plugin]))
     tensorflow = {
         "TensorFlow graph": [],
         f"TensorFlow graph, {args.threads} inter-op threads": [f"--inter_op_threads={args.threads}"],
@@ -205,9 +227,9 @@ def contestants(args: argparse.Namespace, workload: Workload) -> list[Contestant
     ]:
         wanted = [
             (name, dtype, flags)
-            for dtype in dict.fromkeys([*args.dtype, "fp32"])
+            for dtype in peer_dtypes
             for name, flags in modes.items()
-            if re.search(workload.peers, f"{name} ({dtype})", re.IGNORECASE)
+            if is_wanted(name, dtype)
         ]
         if wanted:
             command = peer_command(args, workload, script, environment, args.threads)
@@ -484,6 +506,12 @@ def directory(path: str) -> Path:
     return Path(path).absolute()
 
 
+def file(path: str) -> str:
+    if not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"there is no file {path}")
+    return os.path.abspath(path)
+
+
 def at_least(least: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not re.fullmatch(r"-?\d+", text) or int(text) < least:
@@ -525,6 +553,7 @@ def main() -> None:
     parser.add_argument("--binary", type=program, help="our program; default: built now")
     parser.add_argument("--programs", type=directory, help="our programs, by their names; default: built now")
     parser.add_argument("--python", type=program, help="runs the peers; default: an environment made for each")
+    parser.add_argument("--pjrt_plugin", type=file, help="XLA for CPUs; default: that of tools/python_env pjrt")
     parser.add_argument("--json", type=new_file, help="also write all measurements to this file, after each of them")
     parser.add_argument("--keep_going", action="store_true", help="a peer that fails is left out")
     parser.add_argument("--run_seconds", type=float, help="a process that takes longer has failed")
