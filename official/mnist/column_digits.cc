@@ -6,14 +6,14 @@
 
 namespace official::mnist {
 
-data::DatasetPtr ColumnDigits(int64_t n) {
+data::DatasetPtr ColumnDigits(int64_t n, int seed) {
   constexpr int64_t kPixels = kImageSize * kImageSize;
   compute::Tensor images(compute::DType::kFloat32, {n, kPixels}), labels(compute::DType::kInt32, {n});
   for (int64_t i = 0; i < n; ++i) {
     const int64_t label = i * 7 % kNumClasses;
     labels.data<int32_t>()[i] = static_cast<int32_t>(label);
     for (int64_t p = 0; p < kPixels; ++p) {
-      const float noise = compute::UniformFloat(compute::Philox(5, i, p)[0]) / 4;
+      const float noise = compute::UniformFloat(compute::Philox(seed, i, p)[0]) / 4;
       images.data<float>()[i * kPixels + p] = p % kImageSize / 2 == label + 1 ? 1 - noise : noise;
     }
   }

@@ -8,6 +8,6 @@
 namespace official::mnist {
 
 // n images, each a bright column whose place is the label's, in noise.
-data::DatasetPtr ColumnDigits(int64_t n);
+data::DatasetPtr ColumnDigits(int64_t n, int seed = 5);
 
 }  // namespace official::mnist

@@ -1,12 +1,11 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <tuple>
 
 #include "official/mnist/column_digits.h"
 #include "official/mnist/mnist_model.h"
 #include "utils/compute/core/dtype.h"
-#include "utils/compute/pjrt/hlo_emitter.h"
-#include "utils/data/batch.h"
-#include "utils/train/training_difference.h"
+#include "utils/train/pjrt_training.h"
 
 namespace official::mnist {
 namespace {
@@ -15,24 +14,41 @@ using compute::DType;
 
 constexpr int64_t kBatch = 10, kSteps = 20;
 
-TEST_CASE("mnist trains on the device of a PJRT plugin as on the CPU") {
-  const auto [dtype, most_loss, most_tensors] =
-      GENERATE(std::tuple{DType::kFloat32, 1e-5, 1e-4}, std::tuple{DType::kBFloat16, 1e-3, 0.2},
-               std::tuple{DType::kFloat16, 1e-3, 0.1});
-  const data::DatasetPtr digits = ColumnDigits(kBatch * kSteps);
-  const auto input = [&](data::Position start) {
-    return data::Batches(digits, {.batch_size = kBatch, .start = start});
-  };
-  const auto train = [&, dtype = dtype](const char* device_kind) {
-    return train::TrainOn(device_kind, /*num_replicas=*/1, MnistModel({}), input, dtype, kSteps);
-  };
-  const train::RecordedTraining cpu = train("cpu");
-  REQUIRE(cpu.losses.size() == kSteps);
-  CHECK(cpu.losses.back() < cpu.losses.front());
-  const train::TrainingDifference difference = train::DifferenceOf(cpu, train(compute::kPjrtKind));
-  CAPTURE(dtype, difference.worst_tensor);
-  CHECK(difference.loss <= most_loss);
-  CHECK(difference.tensors <= most_tensors);
+train::CpuAndPjrt Both(const train::EstimatorConfig& config = train::TestConfig()) {
+  return {MnistModel({}), [](int seed) { return ColumnDigits(kBatch * kSteps, seed); }, kBatch, config};
+}
+
+TEST_CASE("mnist trains, evaluates and predicts on the device of a PJRT plugin as on the CPU") {
+  train::CpuAndPjrt both = Both();
+  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-4);
+  CHECK(both.cpu().losses.back() < both.cpu().losses.front());
+  CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
+  CHECK(both.PredictionDifference(both.examples()) <= 1e-5);
+}
+
+TEST_CASE("mnist trains in 16 bits on the device of a PJRT plugin as on the CPU") {
+  const auto [dtype, most_tensors] = GENERATE(std::tuple{DType::kBFloat16, 0.2}, std::tuple{DType::kFloat16, 0.1});
+  CAPTURE(dtype);
+  train::CpuAndPjrt both = Both(train::TestConfig(dtype));
+  both.Train(/*most_loss=*/1e-3, most_tensors);
+}
+
+TEST_CASE("mnist trains on the device of a PJRT plugin with clipped gradients, averages and parts of a batch") {
+  train::EstimatorConfig config = train::TestConfig();
+  config.clip_norm = 0.5;  // below the norm of all steps
+  config.ema_decay = 0.9;
+  config.grad_accum_steps = 2;
+  train::CpuAndPjrt both = Both(config);
+  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-4);
+  CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
+}
+
+TEST_CASE("mnist trains on the device of a PJRT plugin with a dynamic loss scale") {
+  train::EstimatorConfig config = train::TestConfig(DType::kFloat16);
+  config.loss_scale = {.value = std::ldexp(1.0f, 24), .dynamic = true};  // which overflows in the first steps
+  train::CpuAndPjrt both = Both(config);
+  both.Train(/*most_loss=*/1e-3, /*most_tensors=*/0.1);
+  CHECK(both.EvaluationDifference(both.examples()) <= 1e-3);
 }
 
 }  // namespace

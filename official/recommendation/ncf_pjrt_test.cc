@@ -4,9 +4,7 @@
 #include "official/recommendation/neumf_model.h"
 #include "official/recommendation/random_ratings.h"
 #include "utils/compute/core/dtype.h"
-#include "utils/compute/pjrt/hlo_emitter.h"
-#include "utils/data/batch.h"
-#include "utils/train/training_difference.h"
+#include "utils/train/pjrt_training.h"
 
 namespace official::recommendation {
 namespace {
@@ -15,25 +13,33 @@ using compute::DType;
 
 constexpr int64_t kBatch = 64, kSteps = 20;
 
-TEST_CASE("NCF trains on the device of a PJRT plugin as on the CPU") {
-  const auto [dtype, most_loss, most_tensors] =
-      GENERATE(std::tuple{DType::kFloat32, 1e-5, 1e-4}, std::tuple{DType::kBFloat16, 1e-4, 0.2},
-               std::tuple{DType::kFloat16, 1e-4, 0.1});
-  const data::DatasetPtr ratings = RandomRatings(kBatch * kSteps);
-  const auto train = [&, dtype = dtype](const char* device_kind) {
-    const auto input = [&](data::Position start) {
-      return data::Batches(ratings, {.batch_size = kBatch, .start = start});
-    };
-    return train::TrainOn(device_kind, /*num_replicas=*/1,
-                          NeuMfModel({.num_users = kRandomUsers, .num_items = kRandomItems}), input, dtype, kSteps);
-  };
-  const train::RecordedTraining cpu = train("cpu");
-  REQUIRE(cpu.losses.size() == kSteps);
-  CHECK(cpu.losses.back() < cpu.losses.front());
-  const train::TrainingDifference difference = train::DifferenceOf(cpu, train(compute::kPjrtKind));
-  CAPTURE(dtype, difference.worst_tensor);
-  CHECK(difference.loss <= most_loss);
-  CHECK(difference.tensors <= most_tensors);
+train::CpuAndPjrt Both(const train::EstimatorConfig& config = train::TestConfig()) {
+  return {NeuMfModel({.num_users = kRandomUsers, .num_items = kRandomItems}),
+          [](int seed) { return RandomRatings(kBatch * kSteps, seed); }, kBatch, config};
+}
+
+TEST_CASE("NCF trains, evaluates and predicts on the device of a PJRT plugin as on the CPU") {
+  train::CpuAndPjrt both = Both();
+  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-4);
+  CHECK(both.cpu().losses.back() < both.cpu().losses.front());
+  CHECK(both.EvaluationDifference(RandomCandidates()) <= 1e-5);
+  CHECK(both.PredictionDifference(both.examples()) <= 1e-5);
+}
+
+TEST_CASE("NCF trains in 16 bits on the device of a PJRT plugin as on the CPU") {
+  const auto [dtype, most_tensors] = GENERATE(std::tuple{DType::kBFloat16, 0.2}, std::tuple{DType::kFloat16, 0.1});
+  CAPTURE(dtype);
+  train::CpuAndPjrt both = Both(train::TestConfig(dtype));
+  both.Train(/*most_loss=*/1e-4, most_tensors);
+}
+
+TEST_CASE("NCF trains on the device of a PJRT plugin with clipped gradients and averages") {
+  train::EstimatorConfig config = train::TestConfig();
+  config.clip_norm = 0.01;
+  config.ema_decay = 0.9;
+  train::CpuAndPjrt both = Both(config);
+  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-4);
+  CHECK(both.EvaluationDifference(RandomCandidates()) <= 1e-5);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "official/transformer/tiny_training.h"
 
-#include "official/transformer/model_params.h"
-#include "official/transformer/transformer_model.h"
 #include "utils/compute/core/random.h"
 #include "utils/compute/core/tensor.h"
 
@@ -35,17 +33,17 @@ struct Sentences {
 
 }  // namespace
 
-data::DatasetPtr RandomPairs(int64_t n) {
-  const Sentences sources(n, 11), targets(n, 12);
+data::DatasetPtr RandomPairs(int64_t n, int seed) {
+  const Sentences sources(n, seed), targets(n, seed + 1);
   return data::TensorSlices({{"inputs", sources.ids}, {"input_lengths", sources.lengths}},
                             {{"targets", targets.ids}, {"target_lengths", targets.lengths}});
 }
 
-train::Model TinyModel(int64_t warmup_steps) {
+ModelParams TinyParams(int64_t warmup_steps) {
   ModelParams params = ParamsOf("tiny", /*multi_gpu=*/false).value();
   params.vocab_size = kVocabulary;
   params.learning_rate_warmup_steps = warmup_steps;
-  return TransformerModel(params);
+  return params;
 }
 
 }  // namespace official::transformer

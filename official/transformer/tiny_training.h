@@ -3,15 +3,15 @@
 
 #include <cstdint>
 
+#include "official/transformer/model_params.h"
 #include "utils/data/dataset.h"
-#include "utils/train/model.h"
 
 namespace official::transformer {
 
 // n pairs of sentences of 3 to 9 random ids, the last of which is EOS, padded; and their lengths.
-data::DatasetPtr RandomPairs(int64_t n);
+data::DatasetPtr RandomPairs(int64_t n, int seed = 11);
 // The parameters "tiny" with a vocabulary for these pairs and so many steps of warm-up: with more, few steps would
 // change next to nothing.
-train::Model TinyModel(int64_t warmup_steps);
+ModelParams TinyParams(int64_t warmup_steps);
 
 }  // namespace official::transformer

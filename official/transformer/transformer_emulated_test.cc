@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "official/transformer/tiny_training.h"
+#include "official/transformer/transformer_model.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/data/batch.h"
 #include "utils/train/emulated_training.h"
@@ -18,7 +19,7 @@ TEST_CASE("The tiny Transformer trains on a GPU as on the CPU") {
   // above rounding errors.
   const auto [dtype, most_loss, most_tensors] =
       GENERATE(std::tuple{DType::kFloat32, 1e-6, 5e-4}, std::tuple{DType::kBFloat16, 1e-2, 0.3});
-  const train::Model model = TinyModel(kSteps);
+  const train::Model model = TransformerModel(TinyParams(kSteps));
   const data::DatasetPtr pairs = RandomPairs(kBatch * kSteps);
   const auto input = [&](data::Position start) { return data::Batches(pairs, {.batch_size = kBatch, .start = start}); };
   const train::TrainingDifference difference = train::TrainOnEmulatedGpu(model, input, dtype);

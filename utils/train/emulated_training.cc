@@ -33,7 +33,8 @@ RecordedTraining TrainOnWorkers(int num_workers, const Model& model, const Input
           .device_kind = compute::kCudaKind, .num_replicas = num_workers, .device_indices = {w}, .num_threads = 1};
       options.workers = distribute::Workers{.exchange = exchanges[w].get(), .replicas = {}};
       for (int r = 0; r < num_workers; ++r) options.workers->replicas.push_back({r, r + 1});
-      statuses[w] = Train(options, w == 0 ? model_dir : "/dev/null/none", model, input, dtype, kSteps, losses[w]);
+      statuses[w] =
+          Train(options, w == 0 ? model_dir : "/dev/null/none", model, input, TestConfig(dtype), kSteps, losses[w]);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -59,16 +60,16 @@ void RequireSameBits(const RecordedTraining& a, const RecordedTraining& b) {
 
 TrainingDifference TrainOnEmulatedGpu(const Model& model, const InputFn& input, compute::DType dtype,
                                       int num_replicas) {
-  const RecordedTraining cpu = TrainOn("cpu", num_replicas, model, input, dtype, kSteps);
+  const RecordedTraining cpu = TrainOn("cpu", num_replicas, model, input, TestConfig(dtype), kSteps);
   const int64_t threads_before = compute::cuda_emulation::NumThreadsRun();
-  const RecordedTraining gpu = TrainOn("cuda", num_replicas, model, input, dtype, kSteps);
+  const RecordedTraining gpu = TrainOn("cuda", num_replicas, model, input, TestConfig(dtype), kSteps);
   REQUIRE(compute::cuda_emulation::NumThreadsRun() > threads_before);
   if (num_replicas > 1) {
     const compute::cuda_emulation::Schedule schedule = compute::cuda_emulation::CurrentSchedule();
     compute::cuda_emulation::SetSchedule(schedule == compute::cuda_emulation::Schedule::kDescending
                                              ? compute::cuda_emulation::Schedule::kAscending
                                              : compute::cuda_emulation::Schedule::kDescending);
-    RequireSameBits(gpu, TrainOn("cuda", num_replicas, model, input, dtype, kSteps));
+    RequireSameBits(gpu, TrainOn("cuda", num_replicas, model, input, TestConfig(dtype), kSteps));
     compute::cuda_emulation::SetSchedule(schedule);
     RequireSameBits(gpu, TrainOnWorkers(num_replicas, model, input, dtype));
   }

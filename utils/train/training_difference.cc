@@ -37,6 +37,14 @@ double NormOfDifference(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+EstimatorConfig TestConfig(compute::DType dtype) {
+  EstimatorConfig config;
+  config.dtype = dtype;
+  if (dtype == compute::DType::kFloat16) config.loss_scale.value = 128;
+  config.winograd = false;
+  return config;
+}
+
 std::string NewModelDir(const Model& model) {
   static int counter = 0;
   const char* const root = std::getenv("TEST_TMPDIR");
@@ -44,12 +52,8 @@ std::string NewModelDir(const Model& model) {
 }
 
 absl::Status Train(const distribute::StrategyOptions& options, const std::string& model_dir, const Model& model,
-                   const InputFn& input, compute::DType dtype, int num_steps, std::vector<double>& losses) {
-  EstimatorConfig config;
+                   const InputFn& input, EstimatorConfig config, int num_steps, std::vector<double>& losses) {
   config.model_dir = model_dir;
-  config.dtype = dtype;
-  if (dtype == compute::DType::kFloat16) config.loss_scale.value = 128;
-  config.winograd = false;  // what is computed does not depend on times
   ASSIGN_OR_RETURN(auto strategy, distribute::Strategy::Create(options));
   ASSIGN_OR_RETURN(const auto estimator, Estimator::Create(model, std::move(config), std::move(strategy)));
   std::vector<std::unique_ptr<logs::Hook>> hooks;
@@ -62,17 +66,18 @@ RecordedTraining Recorded(const absl::Status& status, std::vector<double> losses
   REQUIRE(status.ok());
   const std::string checkpoint = absl::StrCat(model_dir, "/model.ckpt-");
   const size_t num_steps = losses.size();
-  return {.losses = std::move(losses),
+  return {.model_dir = model_dir,
+          .losses = std::move(losses),
           .first = BundleReader::Open(absl::StrCat(checkpoint, 0)).value(),
           .last = BundleReader::Open(absl::StrCat(checkpoint, num_steps)).value()};
 }
 
 RecordedTraining TrainOn(const std::string& device_kind, int num_replicas, const Model& model, const InputFn& input,
-                         compute::DType dtype, int num_steps) {
+                         const EstimatorConfig& config, int num_steps) {
   const std::string model_dir = NewModelDir(model);
   std::vector<double> losses;
   const absl::Status status = Train({.device_kind = device_kind, .num_replicas = num_replicas, .num_threads = 1},
-                                    model_dir, model, input, dtype, num_steps, losses);
+                                    model_dir, model, input, config, num_steps, losses);
   return Recorded(status, std::move(losses), model_dir);
 }
 

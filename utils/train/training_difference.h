@@ -14,20 +14,25 @@
 namespace official::train {
 
 struct RecordedTraining {
+  std::string model_dir;
   std::vector<double> losses;                 // of all steps
   std::unique_ptr<BundleReader> first, last;  // the checkpoints before the first step and after the last one
 };
+
+// The configuration of a training in a test, without the model_dir: what is computed does not depend on times, and the
+// loss scale is that of --dtype.
+EstimatorConfig TestConfig(compute::DType dtype = compute::DType::kFloat32);
 
 // A new directory for the files of a run, in that of the test.
 std::string NewModelDir(const Model& model);
 // Trains on the devices of one process, always from the same seed. Appends the loss of each step to `losses`.
 absl::Status Train(const distribute::StrategyOptions& options, const std::string& model_dir, const Model& model,
-                   const InputFn& input, compute::DType dtype, int num_steps, std::vector<double>& losses);
+                   const InputFn& input, EstimatorConfig config, int num_steps, std::vector<double>& losses);
 // Reads what a call of Train, which must have succeeded, has left.
 RecordedTraining Recorded(const absl::Status& status, std::vector<double> losses, const std::string& model_dir);
 // Trains on so many replicas, each a device of this kind with one thread.
 RecordedTraining TrainOn(const std::string& device_kind, int num_replicas, const Model& model, const InputFn& input,
-                         compute::DType dtype, int num_steps);
+                         const EstimatorConfig& config, int num_steps);
 
 // The distance between two trainings.
 struct TrainingDifference {

@@ -1,10 +1,11 @@
-// Makes devices of kind "pjrt" out of a plugin in the test's runfiles: that of OP_TEST_PJRT_PLUGIN in the environment,
-// "xla_cpu" or "other_xla_cpu", else the first.
+// Makes devices of kind "pjrt" out of a plugin: that of OP_TEST_PJRT_PLUGIN in the environment, "xla_cpu" or
+// "other_xla_cpu" in the test's runfiles or the path of any, else the first.
 
 #include <cstdlib>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/pjrt/pjrt_device.h"
 
@@ -14,6 +15,7 @@ namespace {
 std::string PluginPath() {
   const char* const runfiles = std::getenv("TEST_SRCDIR");
   const char* const name = std::getenv("OP_TEST_PJRT_PLUGIN");
+  if (name != nullptr && absl::string_view(name).find('/') != absl::string_view::npos) return name;
   return absl::StrCat(runfiles == nullptr ? ".." : runfiles, "/pjrt/", name == nullptr ? "xla_cpu" : name, ".so");
 }
 
