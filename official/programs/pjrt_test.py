@@ -1,6 +1,6 @@
 """mnist_main on the devices of a PJRT plugin, XLA for CPUs: what it computes there, and what it refuses.
 
-Usage: MODULE MNIST_MAIN PLUGIN NO_PLUGIN OLD_PLUGIN TPU_PLUGIN
+Usage: MODULE MNIST_MAIN PLUGIN NO_PLUGIN OLD_PLUGIN STUCK_PLUGIN TPU_PLUGIN
 """
 
 import array
@@ -9,13 +9,16 @@ import math
 import os
 import random
 import struct
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
 from official.programs.program_test_case import ProgramTestCase, programs_of_arguments
+from third_party.pjrt.plugin_of_tests import plugin_of_tests
 
-mnist_main, plugin, no_plugin, old_plugin, tpu_plugin = programs_of_arguments(5)
+mnist_main, xla_cpu, no_plugin, old_plugin, stuck_plugin, tpu_plugin = programs_of_arguments(6)
+plugin = plugin_of_tests(xla_cpu)
 TPU = ("--distribution_strategy=tpu", f"--pjrt_plugin={plugin}")
 AARCH64 = 183  # e_machine in the header of ELF files, at byte 18
 BATCH = 8
@@ -125,6 +128,13 @@ class PjrtTest(ProgramTestCase):
                           (old_plugin, "has version 0.7 of PJRT's C interface"),
                           (tpu_plugin, "is for TPUs, and this machine has none")):
             self.refuse(2, ("--distribution_strategy=tpu: ", path, why), TPU[0], f"--pjrt_plugin={path}")
+
+    def test_a_plugin_that_is_stuck_ends_the_run(self) -> None:
+        begin = time.monotonic()
+        flags = (TPU[0], f"--pjrt_plugin={stuck_plugin}", "--all_reduce_timeout_secs=2")
+        words = (f"running a program: the PJRT plugin {stuck_plugin} has not done this within 2 s", "--all_reduce_timeout_secs")
+        self.refuse(1, words, *flags)
+        self.assertLess(time.monotonic() - begin, 30)
 
     def test_without_the_flag_libtpu_is_looked_for(self) -> None:
         with mock.patch.dict(os.environ, TPU_LIBRARY_PATH=str(tpu_plugin)):

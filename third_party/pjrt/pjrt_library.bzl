@@ -49,13 +49,13 @@ def pjrt_shared_object(name, version_script, deps, **kwargs):
         **kwargs
     )
 
-def pjrt_program_test(name, module, args, data, size = "medium"):
+def pjrt_program_test(name, module, args, data, size = "medium", tags = []):
     """A Python test of programs on PJRT devices. Without the header it fails and says what to do."""
     native.sh_test(
         name = name,
         size = size,
         srcs = ["//tools/interop:with_python.sh"] if HAS_PJRT else ["//third_party/pjrt:not_found.sh"],
         args = [module] + args if HAS_PJRT else [],
-        data = data if HAS_PJRT else [],
-        tags = ["pjrt"],
+        data = ["//third_party/pjrt:plugin_of_tests.py"] + data + [p for p in pjrt_plugins() if p not in data] if HAS_PJRT else [],
+        tags = tags + ["pjrt"],
     )

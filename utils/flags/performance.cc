@@ -165,11 +165,12 @@ OFFICIAL_FLAG(PerformanceConfig, num_packs,
                   "packs of some megabytes between GPUs and workers, else "
                   "as many as devices");
 
-OFFICIAL_FLAG(
-    PerformanceConfig, all_reduce_timeout_secs,
-    "With several devices: seconds that a device waits for the gradients of the others. After that the run exits "
-    "with an error.",
-    .range = AtLeast(1), .per_worker = true);
+OFFICIAL_FLAG(PerformanceConfig, all_reduce_timeout_secs,
+              "With several devices: seconds that a device waits for the gradients of the others; with "
+              "--distribution_strategy=tpu also for what a device of the plugin computes or copies. After that the run "
+              "exits with "
+              "an error.",
+              .range = AtLeast(1), .per_worker = true);
 
 OFFICIAL_FLAG(
     PerformanceConfig, tf32,

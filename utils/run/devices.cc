@@ -43,20 +43,17 @@ absl::StatusOr<misc::NamedDevices> WantedDevices(const Config& config) {
 
 // Those of a PJRT plugin, which this loads.
 absl::StatusOr<Devices> DevicesOfPlugin(const Config& config, int num_workers, int num_servers) {
-  const auto error = [](absl::StatusCode code, absl::string_view why) {
-    return absl::Status(code, absl::StrCat("--distribution_strategy=tpu: ", why));
-  };
   if (num_workers > 1 || num_servers > 0) {
-    return error(absl::StatusCode::kInvalidArgument,
-                 "this run has several processes, and such devices train in one; leave one of the two out");
+    return absl::InvalidArgumentError(
+        "--distribution_strategy=tpu: this run has several processes, and such devices train in one; leave one of the "
+        "two out");
   }
-  absl::StatusOr<int> num_devices = UsePjrtPlugin(config.performance);
-  if (!num_devices.ok()) return error(num_devices.status().code(), num_devices.status().message());
+  ASSIGN_OR_RETURN(const int num_devices, UsePjrtPlugin(config.performance));
   Devices devices = {.kind = compute::kPjrtKind, .strategy = "tpu"};
-  devices.num_replicas = config.cluster.num_replicas.value_or(*num_devices);
-  if (devices.num_replicas > *num_devices) {
+  devices.num_replicas = config.cluster.num_replicas.value_or(num_devices);
+  if (devices.num_replicas > num_devices) {
     return absl::InvalidArgumentError(absl::StrCat("--num_replicas=", devices.num_replicas, ": the PJRT plugin has ",
-                                                   *num_devices, " devices; use at most that many"));
+                                                   num_devices, " devices; use at most that many"));
   }
   ASSIGN_OR_RETURN(devices.replica_batch,
                    misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, "devices"));

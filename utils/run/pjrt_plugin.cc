@@ -2,6 +2,7 @@
 
 #include <glob.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -46,13 +47,18 @@ absl::StatusOr<int> UsePjrtPlugin(const flags::PerformanceConfig& config) {
   if (config.pjrt_plugin) plugins = {*config.pjrt_plugin};
   if (plugins.empty()) {
     return absl::InvalidArgumentError(
-        "no libtpu.so is installed here; install it (pip install libtpu), or name it, or another PJRT plugin, by "
+        "--distribution_strategy=tpu: no libtpu.so is installed here; install it (pip install libtpu), or name it, or "
+        "another PJRT plugin, by "
         "--pjrt_plugin=PATH");
   }
   const absl::StatusOr<int> num_devices =
-      compute::LoadPjrtBackend({.path = plugins[0], .num_cpu_devices = config.num_cpu_devices});
-  if (!IsUnusable(num_devices.status())) return num_devices;
-  return absl::InvalidArgumentError(num_devices.status().message());
+      compute::LoadPjrtBackend({.path = plugins[0],
+                                .num_cpu_devices = config.num_cpu_devices,
+                                .deadline = std::chrono::seconds(config.all_reduce_timeout_secs)});
+  if (num_devices.ok()) return num_devices;
+  const absl::Status& status = num_devices.status();
+  return absl::Status(IsUnusable(status) ? absl::StatusCode::kInvalidArgument : status.code(),
+                      absl::StrCat("--distribution_strategy=tpu: ", status.message()));
 }
 
 }  // namespace official::run

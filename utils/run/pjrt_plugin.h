@@ -14,8 +14,9 @@ namespace official::run {
 std::vector<std::string> InstalledTpuLibraries();
 
 // Loads the plugin of --pjrt_plugin, by default libtpu.so, and makes its devices available (LoadPjrtBackend), those of
-// the CPU as many as --num_cpu_devices says. Returns their number. InvalidArgument, with what to give, if there is no
-// such plugin or the program cannot use it; else its own error, such as Unavailable for a TPU that is in use.
+// the CPU as many as --num_cpu_devices says. Returns their number. The errors begin with --distribution_strategy=tpu:
+// InvalidArgument, with what to give, if there is no such plugin or the program cannot use it; else the plugin's own,
+// such as Unavailable for a TPU that is in use.
 absl::StatusOr<int> UsePjrtPlugin(const flags::PerformanceConfig& config);
 
 }  // namespace official::run

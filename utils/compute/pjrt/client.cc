@@ -34,6 +34,7 @@ PJRT_Buffer_Type BufferType(DType dtype) {
 
 PjrtBuffer Own(const PjrtPlugin& plugin, PJRT_Buffer* buffer) {
   return PjrtBuffer(buffer, [&plugin](PJRT_Buffer* b) {
+    if (plugin.is_stuck()) return;
     auto args = OFFICIAL_PJRT_ARGS(PJRT_Buffer_Destroy);
     args.buffer = b;
     (void)plugin.ToStatus(plugin.api().PJRT_Buffer_Destroy(&args), "freeing a buffer");
@@ -99,7 +100,7 @@ std::vector<PJRT_Buffer*> PointersTo(absl::Span<const PjrtBuffer> buffers) {
 }  // namespace
 
 PjrtEvent::~PjrtEvent() {
-  if (event_ == nullptr) return;
+  if (event_ == nullptr || plugin_->is_stuck()) return;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Event_Destroy);
   args.event = event_;
   (void)plugin_->ToStatus(plugin_->api().PJRT_Event_Destroy(&args), "freeing an event");
@@ -107,10 +108,11 @@ PjrtEvent::~PjrtEvent() {
 
 absl::Status PjrtEvent::Await(absl::string_view what) {
   PJRT_Event* const event = std::exchange(event_, nullptr);
-  return event == nullptr ? absl::OkStatus() : plugin_->Await(event, what);
+  return event == nullptr ? absl::OkStatus() : plugin_->Await(event, what, deadline_, std::move(memory_));
 }
 
 PjrtExecutable::~PjrtExecutable() {
+  if (plugin_.is_stuck()) return;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_Destroy);
   args.executable = executable_;
   (void)plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_Destroy(&args), "freeing a program");
@@ -141,7 +143,7 @@ absl::StatusOr<std::vector<PjrtResults>> PjrtExecutable::Run(PJRT_Device* device
   std::vector<PjrtResults> results(num_devices);
   for (size_t d = 0; d < num_devices; ++d) {
     for (PJRT_Buffer* const output : outputs[d]) results[d].buffers.push_back(Own(plugin_, output));
-    results[d].done = PjrtEvent(plugin_, events[d]);
+    results[d].done = PjrtEvent(plugin_, events[d], client_->deadline());
   }
   return results;
 }
@@ -162,27 +164,29 @@ absl::StatusOr<std::vector<PjrtResults>> PjrtExecutable::ExecuteOnAll(
   return results;
 }
 
-absl::StatusOr<std::shared_ptr<PjrtClient>> PjrtClient::Create(const PjrtPlugin& plugin, int num_cpu_devices) {
+absl::StatusOr<std::shared_ptr<PjrtClient>> PjrtClient::Create(const PjrtPlugin& plugin,
+                                                               const PjrtClientOptions& options) {
   PJRT_NamedValue count{};
   count.struct_size = PJRT_NamedValue_STRUCT_SIZE;
   count.name = "cpu_device_count";
   count.name_size = std::strlen(count.name);
   count.type = PJRT_NamedValue_kInt64;
-  count.int64_value = num_cpu_devices;
+  count.int64_value = options.num_cpu_devices;
   count.value_size = 1;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Create);
-  if (num_cpu_devices > 0) {
+  if (options.num_cpu_devices > 0) {
     args.create_options = &count;
     args.num_options = 1;
   }
   RETURN_IF_ERROR(plugin.ToStatus(plugin.api().PJRT_Client_Create(&args),
                                   absl::StrCat("the PJRT plugin ", plugin.path(), " finds no device")));
-  std::shared_ptr<PjrtClient> client(new PjrtClient(plugin, args.client));
+  std::shared_ptr<PjrtClient> client(new PjrtClient(plugin, args.client, options.deadline));
   RETURN_IF_ERROR(client->Describe());
   return client;
 }
 
 PjrtClient::~PjrtClient() {
+  if (plugin_.is_stuck()) return;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Destroy);
   args.client = client_;
   (void)plugin_.ToStatus(plugin_.api().PJRT_Client_Destroy(&args), "ending a client");
@@ -256,16 +260,21 @@ absl::StatusOr<PjrtBuffer> PjrtClient::ToDevice(PJRT_Device* device, const Tenso
   args.device = device;
   RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_BufferFromHostBuffer(&args), "copying to a device"));
   PjrtBuffer buffer = Own(plugin_, args.buffer);
-  RETURN_IF_ERROR(plugin_.Await(args.done_with_host_buffer, "copying to a device"));
+  RETURN_IF_ERROR(plugin_.Await(args.done_with_host_buffer, "copying to a device", deadline_));
   return buffer;
 }
 
 absl::Status PjrtClient::ToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const {
-  ASSIGN_OR_RETURN(PjrtEvent copied, StartToHost(buffer, type, data));
-  return copied.Await("copying from a device");
+  // Not to `data` itself, which is gone when a device writes it after the deadline.
+  const auto copy = std::make_shared_for_overwrite<char[]>(type.num_bytes());
+  ASSIGN_OR_RETURN(PjrtEvent copied, StartToHost(buffer, type, copy));
+  RETURN_IF_ERROR(copied.Await("copying from a device"));
+  std::memcpy(data, copy.get(), type.num_bytes());
+  return absl::OkStatus();
 }
 
-absl::StatusOr<PjrtEvent> PjrtClient::StartToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const {
+absl::StatusOr<PjrtEvent> PjrtClient::StartToHost(PJRT_Buffer* buffer, const TensorType& type,
+                                                  std::shared_ptr<char[]> data) const {
   // The device may keep the dimensions in another order.
   std::vector<int64_t> minor_to_major;
   for (int i = type.shape.rank(); i-- > 0;) minor_to_major.push_back(i);
@@ -278,10 +287,10 @@ absl::StatusOr<PjrtEvent> PjrtClient::StartToHost(PJRT_Buffer* buffer, const Ten
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Buffer_ToHostBuffer);
   args.src = buffer;
   args.host_layout = &layout;
-  args.dst = data;
+  args.dst = data.get();
   args.dst_size = type.num_bytes();
   RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Buffer_ToHostBuffer(&args), "copying from a device"));
-  return PjrtEvent(plugin_, args.event);
+  return PjrtEvent(plugin_, args.event, deadline_, std::move(data));
 }
 
 }  // namespace official::compute

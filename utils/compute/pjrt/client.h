@@ -1,6 +1,7 @@
 // PjrtClient: the devices of a plugin, buffers in their memory and modules compiled for them.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,25 +25,33 @@ PJRT_Program PjrtProgramOf(absl::string_view module);
 // A tensor in the memory of one device. It is freed when the last copy of this is gone.
 using PjrtBuffer = std::shared_ptr<PJRT_Buffer>;
 
-// Something that a device does. Who does not wait for it may let it go.
+// Something that a device does. Who does not wait for it may let it go, unless it writes memory.
 class PjrtEvent {
  public:
   PjrtEvent() = default;
-  PjrtEvent(const PjrtPlugin& plugin, PJRT_Event* event) : plugin_(&plugin), event_(event) {}
-  PjrtEvent(PjrtEvent&& other) noexcept : plugin_(other.plugin_), event_(std::exchange(other.event_, nullptr)) {}
+  // `deadline` is how long a wait may take; `memory` is what the device writes until then.
+  PjrtEvent(const PjrtPlugin& plugin, PJRT_Event* event, std::chrono::seconds deadline,
+            std::shared_ptr<const void> memory = nullptr)
+      : plugin_(&plugin), event_(event), deadline_(deadline), memory_(std::move(memory)) {}
+  PjrtEvent(PjrtEvent&& other) noexcept { *this = std::move(other); }
   PjrtEvent& operator=(PjrtEvent&& other) noexcept {
     std::swap(plugin_, other.plugin_);
     std::swap(event_, other.event_);
+    std::swap(deadline_, other.deadline_);
+    std::swap(memory_, other.memory_);
     return *this;
   }
   ~PjrtEvent();
 
   // Waits for it and returns its error, "<what>: ..."; OK if there is nothing to wait for, or was waited before.
+  // Errors: as PjrtPlugin::Await.
   absl::Status Await(absl::string_view what);
 
  private:
   const PjrtPlugin* plugin_ = nullptr;
   PJRT_Event* event_ = nullptr;
+  std::chrono::seconds deadline_{0};
+  std::shared_ptr<const void> memory_;
 };
 
 // The results of a module on a device, which are there once it has been given the work.
@@ -80,16 +89,22 @@ class PjrtExecutable {
   std::vector<size_t> places_;  // among the devices of CompileForAll, of those that the plugin lists
 };
 
+struct PjrtClientOptions {
+  int num_cpu_devices = 0;             // of a plugin for CPUs, which alone let one choose; 0: its own default
+  std::chrono::seconds deadline{600};  // of a wait for a run or a copy
+};
+
 class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
  public:
-  // Makes the client of a plugin with `num_cpu_devices` devices if that is not 0, which only plugins for CPUs let one
-  // choose. Returns FailedPrecondition if it has no device.
-  static absl::StatusOr<std::shared_ptr<PjrtClient>> Create(const PjrtPlugin& plugin, int num_cpu_devices = 0);
+  // Makes the client of a plugin. FailedPrecondition if it has no device.
+  static absl::StatusOr<std::shared_ptr<PjrtClient>> Create(const PjrtPlugin& plugin,
+                                                            const PjrtClientOptions& options = {});
   PjrtClient(const PjrtClient&) = delete;
   PjrtClient& operator=(const PjrtClient&) = delete;
   ~PjrtClient();
 
   const PjrtPlugin& plugin() const { return plugin_; }
+  std::chrono::seconds deadline() const { return deadline_; }
   // "cpu", "tpu"
   const std::string& platform() const { return platform_; }
   // The devices of this process.
@@ -106,16 +121,19 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
   absl::StatusOr<PjrtBuffer> ToDevice(PJRT_Device* device, const TensorType& type, const void* data) const;
   // Copies a buffer's elements in row-major order, as many as `type` has, once they are computed.
   absl::Status ToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const;
-  // The same without waiting: `data` must stay until the event.
-  absl::StatusOr<PjrtEvent> StartToHost(PJRT_Buffer* buffer, const TensorType& type, void* data) const;
+  // The same without waiting.
+  absl::StatusOr<PjrtEvent> StartToHost(PJRT_Buffer* buffer, const TensorType& type,
+                                        std::shared_ptr<char[]> data) const;
 
  private:
-  PjrtClient(const PjrtPlugin& plugin, PJRT_Client* client) : plugin_(plugin), client_(client) {}
+  PjrtClient(const PjrtPlugin& plugin, PJRT_Client* client, std::chrono::seconds deadline)
+      : plugin_(plugin), client_(client), deadline_(deadline) {}
   absl::Status Describe();
   absl::StatusOr<std::unique_ptr<PjrtExecutable>> CompileWith(absl::string_view module, int num_replicas) const;
 
   const PjrtPlugin& plugin_;
   PJRT_Client* const client_;
+  const std::chrono::seconds deadline_;
   std::string platform_;
   std::vector<PJRT_Device*> devices_;
 };

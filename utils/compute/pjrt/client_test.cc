@@ -31,7 +31,7 @@ module @m {
 
 TEST_CASE("A client compiles a module and runs it on each of its devices") {
   const PjrtPlugin& plugin = AnyPlugin();
-  const auto client = PjrtClient::Create(plugin, /*num_cpu_devices=*/2).value();
+  const auto client = PjrtClient::Create(plugin, {.num_cpu_devices = 2}).value();
   CHECK(client->platform() == "cpu");
   REQUIRE(client->devices().size() == 2);
   CHECK(client->KindOf(client->devices()[1]) == client->KindOf(client->devices()[0]));
@@ -70,7 +70,7 @@ module @m {
 
 TEST_CASE("Devices run a module together, which sums over them") {
   const PjrtPlugin& plugin = AnyPlugin();
-  const auto client = PjrtClient::Create(plugin, /*num_cpu_devices=*/3).value();
+  const auto client = PjrtClient::Create(plugin, {.num_cpu_devices = 3}).value();
   const auto executable = client->CompileForAll(kSumOverDevices, client->devices()).value();
   const TensorType type{DType::kFloat32, {2}};
   std::vector<std::vector<PjrtBuffer>> arguments;

@@ -23,29 +23,31 @@ PjrtMemory& MemoryOf(const void* memory) { return *static_cast<PjrtMemory*>(cons
 
 class PjrtHostBuffer : public HostBuffer {
  public:
-  PjrtHostBuffer(PjrtDevice& device, int64_t bytes) : device_(device), bytes_(bytes) {}
+  PjrtHostBuffer(PjrtDevice& device, int64_t num_bytes)
+      : device_(device), num_bytes_(num_bytes), bytes_(std::make_shared<char[]>(num_bytes)) {}
   ~PjrtHostBuffer() override { Copied().IgnoreError(); }
 
   absl::Status StartCopy(const void* memory) override {
     RETURN_IF_ERROR(Copied());  // an earlier one
     num_runs_ = device_.num_runs();
-    ASSIGN_OR_RETURN(copied_, MemoryOf(memory).StartCopyTo(bytes_.data(), static_cast<int64_t>(bytes_.size())));
+    ASSIGN_OR_RETURN(copied_, MemoryOf(memory).StartCopyTo(bytes_, num_bytes_));
     return absl::OkStatus();
   }
   absl::StatusOr<const void*> Wait() override {
     const absl::Status copied = Copied();
     RETURN_IF_ERROR(device_.FinishRuns(num_runs_));  // the error of a run tells more
     RETURN_IF_ERROR(copied);
-    return bytes_.data();
+    return bytes_.get();
   }
 
  private:
   absl::Status Copied() { return copied_.Await("copying from a device"); }
 
   PjrtDevice& device_;
-  std::vector<char> bytes_;
+  const int64_t num_bytes_;
+  const std::shared_ptr<char[]> bytes_;
   int64_t num_runs_ = 0;  // before the copy
-  PjrtEvent copied_;      // the bytes must stay until then
+  PjrtEvent copied_;
 };
 
 // A mark waits for the device.
@@ -119,19 +121,27 @@ absl::Status PjrtMemory::CopyFrom(const void* host, int64_t bytes) {
 }
 
 absl::Status PjrtMemory::CopyTo(void* host, int64_t bytes) const {
-  ASSIGN_OR_RETURN(PjrtEvent copied, StartCopyTo(host, bytes));
-  return copied.Await("copying from a device");
+  if (bytes == 0 || buffer_ == nullptr) {
+    CopyHostBytes(host, bytes);
+    return absl::OkStatus();
+  }
+  OFFICIAL_CHECK(bytes == type_.num_bytes()) << bytes << " bytes of " << type_.ToString();
+  return client_->ToHost(buffer_.get(), type_, host);
 }
 
-absl::StatusOr<PjrtEvent> PjrtMemory::StartCopyTo(void* host, int64_t bytes) const {
-  if (bytes == 0) return PjrtEvent();
-  if (buffer_ == nullptr) {
-    OFFICIAL_CHECK(bytes <= static_cast<int64_t>(host_.size()));
-    std::memcpy(host, host_.data(), bytes);
+absl::StatusOr<PjrtEvent> PjrtMemory::StartCopyTo(std::shared_ptr<char[]> host, int64_t bytes) const {
+  if (bytes == 0 || buffer_ == nullptr) {
+    CopyHostBytes(host.get(), bytes);
     return PjrtEvent();
   }
   OFFICIAL_CHECK(bytes == type_.num_bytes()) << bytes << " bytes of " << type_.ToString();
-  return client_->StartToHost(buffer_.get(), type_, host);
+  return client_->StartToHost(buffer_.get(), type_, std::move(host));
+}
+
+void PjrtMemory::CopyHostBytes(void* host, int64_t bytes) const {
+  if (bytes == 0) return;
+  OFFICIAL_CHECK(bytes <= static_cast<int64_t>(host_.size()));
+  std::memcpy(host, host_.data(), bytes);
 }
 
 PjrtDevice::PjrtDevice(std::shared_ptr<PjrtClient> client, int index)
@@ -218,7 +228,7 @@ void PjrtDevice::EndRun(std::shared_ptr<const std::vector<HloCheck>> checks, Pjr
 
 absl::StatusOr<std::shared_ptr<PjrtClient>> OpenPjrtClient(const PjrtOptions& options) {
   ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin));
-  return PjrtClient::Create(*plugin, options.num_cpu_devices);
+  return PjrtClient::Create(*plugin, options.client);
 }
 
 DeviceKind PjrtDeviceKind(std::shared_ptr<PjrtClient> client) {

@@ -22,8 +22,8 @@
 namespace official::compute {
 
 struct PjrtOptions {
-  std::string plugin;       // path
-  int num_cpu_devices = 0;  // of a plugin for CPUs; 0: its own default
+  std::string plugin;  // path
+  PjrtClientOptions client = {};
 };
 
 // Loads the plugin and makes its client. Errors: those of PjrtPlugin::Load and PjrtClient::Create.
@@ -45,10 +45,12 @@ class PjrtMemory {
   void Set(const TensorType& type, PjrtBuffer buffer);
   absl::Status CopyFrom(const void* host, int64_t bytes);
   absl::Status CopyTo(void* host, int64_t bytes) const;
-  // The same without waiting for the device: `host` must stay until the event.
-  absl::StatusOr<PjrtEvent> StartCopyTo(void* host, int64_t bytes) const;
+  // The same without waiting for the device.
+  absl::StatusOr<PjrtEvent> StartCopyTo(std::shared_ptr<char[]> host, int64_t bytes) const;
 
  private:
+  void CopyHostBytes(void* host, int64_t bytes) const;
+
   const std::shared_ptr<const PjrtClient> client_;
   PJRT_Device* const device_;
   std::vector<char> host_;  // the bytes; empty if there is a buffer

@@ -5,11 +5,13 @@
 #include <glob.h>
 
 #include <cerrno>
+#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -114,6 +116,43 @@ absl::Status CheckTpu(const std::string& path, void* library) {
       " is for TPUs, and this machine has none: there is neither /dev/accel0 nor /dev/vfio/0, or a later one"));
 }
 
+// What a thread that waits for an event shares with the event, which may come when the thread has given up.
+class Waiting {
+ public:
+  Waiting(const PjrtPlugin& plugin, absl::string_view what, std::shared_ptr<const void> memory)
+      : plugin_(plugin), what_(what), memory_(std::move(memory)) {}
+
+  void SetReady(PJRT_Error* error) {
+    absl::Status status = plugin_.ToStatus(error, what_);
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status_ = std::move(status);
+    changed_.notify_all();
+  }
+  // The status of the event; none if it takes longer.
+  std::optional<absl::Status> WaitFor(std::chrono::seconds deadline) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    // In slices, so that a process that was stopped for a while does not give up.
+    for (std::chrono::seconds waited{0}; !status_ && waited < deadline;) {
+      if (changed_.wait_for(lock, std::chrono::seconds(1)) == std::cv_status::timeout) ++waited;
+    }
+    return status_;
+  }
+
+ private:
+  const PjrtPlugin& plugin_;
+  const std::string what_;
+  const std::shared_ptr<const void> memory_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<absl::Status> status_;
+};
+
+// A PJRT_Event_OnReadyCallback, whose argument is a std::shared_ptr<Waiting> on the heap.
+void SetReady(PJRT_Error* error, void* waiting) {
+  const std::unique_ptr<std::shared_ptr<Waiting>> shared(static_cast<std::shared_ptr<Waiting>*>(waiting));
+  (*shared)->SetReady(error);
+}
+
 }  // namespace
 
 absl::StatusOr<const PjrtPlugin*> PjrtPlugin::Load(const std::string& path) {
@@ -168,15 +207,27 @@ absl::Status PjrtPlugin::ToStatus(PJRT_Error* error, absl::string_view what) con
   return status;
 }
 
-absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what) const {
+absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what, std::chrono::seconds deadline,
+                               std::shared_ptr<const void> memory) const {
   if (event == nullptr) return absl::OkStatus();
-  auto await = OFFICIAL_PJRT_ARGS(PJRT_Event_Await);
-  await.event = event;
-  absl::Status status = ToStatus(api_->PJRT_Event_Await(&await), what);
+  const auto waiting = std::make_shared<Waiting>(*this, what, std::move(memory));
+  auto on_ready = OFFICIAL_PJRT_ARGS(PJRT_Event_OnReady);
+  on_ready.event = event;
+  on_ready.callback = SetReady;
+  on_ready.user_arg = new std::shared_ptr<Waiting>(waiting);
+  // After an error the argument stays: whether the callback still comes is not known.
+  RETURN_IF_ERROR(ToStatus(api_->PJRT_Event_OnReady(&on_ready), what));
+  std::optional<absl::Status> status = waiting->WaitFor(is_stuck_ ? std::chrono::seconds(0) : deadline);
+  if (!status) {
+    is_stuck_ = true;
+    return absl::DeadlineExceededError(absl::StrCat(what, ": the PJRT plugin ", path_, " has not done this within ",
+                                                    deadline.count(),
+                                                    " s; --all_reduce_timeout_secs sets how long it may take"));
+  }
   auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Event_Destroy);
   destroy.event = event;
-  status.Update(ToStatus(api_->PJRT_Event_Destroy(&destroy), what));
-  return status;
+  status->Update(ToStatus(api_->PJRT_Event_Destroy(&destroy), what));
+  return *status;
 }
 
 }  // namespace official::compute

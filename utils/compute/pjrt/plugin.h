@@ -2,6 +2,8 @@
 // of this folder hide the interface's structs: what they return is ours, and their errors are absl::Status.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,8 +31,14 @@ class PjrtPlugin {
   std::string Version() const;
   // Turns an error of a call into a status, "<what>: <message>", and frees it; OK for nullptr.
   absl::Status ToStatus(PJRT_Error* error, absl::string_view what) const;
-  // Waits for an event and frees it; OK for nullptr.
-  absl::Status Await(PJRT_Event* event, absl::string_view what) const;
+  // Waits for an event and frees it; OK for nullptr. DeadlineExceeded, "<what>: ...", if it takes longer than
+  // `deadline`: the plugin is stuck from then on. `memory`, which the plugin may write until the event, is kept as
+  // long.
+  absl::Status Await(PJRT_Event* event, absl::string_view what, std::chrono::seconds deadline,
+                     std::shared_ptr<const void> memory = nullptr) const;
+  // True once a wait has exceeded its deadline. Later waits fail at once, unless their event is there, and nothing of
+  // the plugin is freed any more: the call might not return.
+  bool is_stuck() const { return is_stuck_; }
 
  private:
   static absl::StatusOr<const PjrtPlugin*> LoadOnce(const std::string& path, bool for_compiling);
@@ -39,6 +47,7 @@ class PjrtPlugin {
 
   std::string path_;
   const PJRT_Api* api_;
+  mutable std::atomic<bool> is_stuck_ = false;
 };
 
 // An empty struct of arguments, with the size by which a plugin knows which fields the caller has.

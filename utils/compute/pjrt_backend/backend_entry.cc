@@ -16,8 +16,10 @@ namespace {
 
 absl::StatusOr<PjrtBackend> Open(const PjrtPluginOptions& options, KernelRegistry& kernels) {
   const int wanted = options.num_cpu_devices;
-  ASSIGN_OR_RETURN(const std::shared_ptr<PjrtClient> client,
-                   OpenPjrtClient({.plugin = options.path, .num_cpu_devices = wanted > 1 ? wanted : 0}));
+  ASSIGN_OR_RETURN(
+      const std::shared_ptr<PjrtClient> client,
+      OpenPjrtClient({.plugin = options.path,
+                      .client = {.num_cpu_devices = wanted > 1 ? wanted : 0, .deadline = options.deadline}}));
   auto num_devices = static_cast<int>(client->devices().size());
   if (client->platform() == "cpu") num_devices = std::min(num_devices, wanted);
   if (num_devices < wanted || (client->platform() != "cpu" && wanted > 1)) {

@@ -1,0 +1,50 @@
+// A device that never does its work: no wait for it takes longer than the deadline, and no second wait takes any time.
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "utils/compute/pjrt/client.h"
+#include "utils/compute/pjrt/pjrt_device.h"
+
+namespace official::compute {
+namespace {
+
+constexpr char kPlugin[] = "utils/compute/pjrt/libstuck_plugin.so";
+constexpr char kModule[] = "module @m {\n  func.func public @main(%a: tensor<2xf32>) -> (tensor<2xf32>) {\n  }\n}\n";
+
+TEST_CASE("Waits for a plugin that is stuck end after the deadline, with what they are for, and free nothing") {
+  const TensorType type{DType::kFloat32, {2}};
+  const float ones[] = {1, 1};
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    auto client = OpenPjrtClient({.plugin = kPlugin, .client = {.deadline = std::chrono::seconds(2)}}).value();
+    PjrtDevice device(client, 0);
+    CHECK(device.Hardware() == "stuck");
+    const auto executable = client->Compile(kModule).value();
+    const std::shared_ptr<void> memory = device.Allocate(8).value();
+    REQUIRE(device.CopyToDevice(memory.get(), ones, 8).ok());
+    auto& value = *static_cast<PjrtMemory*>(memory.get());
+    PjrtResults run = executable->Execute(device.device(), {value.Buffer(type).value()}, 1).value();
+    value.Set(type, run.buffers[0]);
+    device.EndRun(nullptr, nullptr, std::move(run.done));
+    const auto host = device.MakeHostBuffer(8).value();
+    REQUIRE(host->StartCopy(memory.get()).ok());
+
+    CHECK(device.Synchronize() ==
+          absl::DeadlineExceededError("running a program: the PJRT plugin utils/compute/pjrt/libstuck_plugin.so has "
+                                      "not done this within 2 s; --all_reduce_timeout_secs sets how long it may take"));
+    CHECK(absl::IsDeadlineExceeded(host->Wait().status()));
+    float copy[2];
+    const absl::Status copied = device.CopyToHost(copy, memory.get(), 8);
+    CHECK(absl::IsDeadlineExceeded(copied));
+    CHECK_THAT(std::string(copied.message()), Catch::StartsWith("copying from a device: the PJRT plugin "));
+  }
+  const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  CHECK(seconds >= 2);
+  CHECK(seconds < 4);
+}
+
+}  // namespace
+}  // namespace official::compute
