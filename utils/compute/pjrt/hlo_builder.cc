@@ -88,7 +88,8 @@ std::string HloCombine(absl::string_view op, absl::string_view element) {
                       type, ", ", type, ") -> ", type, "\n      \"stablehlo.return\"(%c) : (", type, ") -> ()\n    }");
 }
 
-HloBuilder::HloBuilder(absl::Span<const Value> arguments) : arguments_(arguments.begin(), arguments.end()) {
+HloBuilder::HloBuilder(absl::Span<const Value> arguments, const HloOptions& options)
+    : options_(options), arguments_(arguments.begin(), arguments.end()) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     values_[arguments[i]] = {absl::StrCat("%arg", i), HloTypeOf(arguments[i].type())};
   }
@@ -152,11 +153,28 @@ void HloBuilder::Check(const Node& node, const HloValue& failed, absl::Span<cons
 HloValue HloBuilder::Op(absl::string_view op, absl::Span<const HloValue> operands, HloType result,
                         absl::string_view attributes, absl::string_view region) {
   HloValue value{NewName(), std::move(result)};
-  absl::StrAppend(&body_, "    ", value.name, " = \"stablehlo.", op, "\"(", NamesOf(operands), ")");
+  AppendOp(value.name, op, operands, value.type.ToString(), attributes, region);
+  return value;
+}
+
+void HloBuilder::AppendOp(absl::string_view name, absl::string_view op, absl::Span<const HloValue> operands,
+                          absl::string_view result_types, absl::string_view attributes, absl::string_view region) {
+  absl::StrAppend(&body_, "    ", name, " = \"stablehlo.", op, "\"(", NamesOf(operands), ")");
   if (!region.empty()) absl::StrAppend(&body_, " (", region, ")");
   if (!attributes.empty()) absl::StrAppend(&body_, " {", attributes, "}");
-  absl::StrAppend(&body_, " : (", TypesOf(operands), ") -> ", value.type.ToString(), "\n");
-  return value;
+  absl::StrAppend(&body_, " : (", TypesOf(operands), ") -> ", result_types, "\n");
+}
+
+std::vector<HloValue> HloBuilder::OnEach(absl::string_view op, absl::Span<const HloValue> operands,
+                                         absl::string_view attributes, absl::string_view region) {
+  const std::string name = NewName();
+  AppendOp(absl::StrCat(name, ":", operands.size()), op, operands, absl::StrCat("(", TypesOf(operands), ")"),
+           attributes, region);
+  std::vector<HloValue> results;
+  for (const HloValue& operand : operands) {
+    results.push_back({absl::StrCat(name, "#", results.size()), operand.type});
+  }
+  return results;
 }
 
 HloValue HloBuilder::Compare(absl::string_view direction, const HloValue& a, const HloValue& b) {
@@ -175,7 +193,10 @@ HloValue HloBuilder::Select(const HloValue& condition, const HloValue& if_true, 
 
 HloValue HloBuilder::Splat(double value, const HloType& type) {
   const std::string literal = type.shape.num_elements() == 0 ? "" : Literal(value, type.element);
-  return Op("constant", {}, type, absl::StrCat("value = dense<", literal, "> : ", type.ToString()));
+  const std::string text = absl::StrCat("value = dense<", literal, "> : ", type.ToString());
+  HloValue& splat = splats_[text];
+  if (splat.name.empty()) splat = Op("constant", {}, type, text);
+  return splat;
 }
 
 HloValue HloBuilder::Constant(const Tensor& tensor) {
@@ -270,13 +291,13 @@ HloValue HloBuilder::Reduce(absl::string_view op, const HloValue& x, double init
             absl::StrCat("dimensions = ", HloInts(dims)), HloCombine(op, x.element()));
 }
 
-HloValue HloBuilder::SumOverDevices(const HloValue& x) {
+std::vector<HloValue> HloBuilder::SumOverDevices(absl::Span<const HloValue> values) {
   sums_over_devices_ = true;
-  return Op("all_reduce", {x}, x.type, "replica_groups = dense<> : tensor<0x0xi64>", HloCombine("add", x.element()));
+  return OnEach("all_reduce", values, "replica_groups = dense<> : tensor<0x0xi64>", HloCombine("add", hlo::kF32));
 }
 
-HloValue HloBuilder::Sum(const HloValue& x, absl::Span<const int64_t> dims) {
-  return Convert(Reduce("add", Convert(x, hlo::kF64), 0, dims), hlo::kF32);
+HloValue HloBuilder::WideSum(const HloValue& x, absl::Span<const int64_t> dims) {
+  return Reduce("add", Convert(x, options_.has_float64 ? hlo::kF64 : hlo::kF32), 0, dims);
 }
 
 std::vector<int> HloBuilder::updated() const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,10 +52,19 @@ struct HloCheck {
   std::string message;  // $0, $1 and so on in it stand for the values
 };
 
+// What the device of a module can do.
+struct HloOptions {
+  // False for a device that has no float64 and would emulate it, such as a TPU: sums are then added up in float32, in
+  // which such a device adds many partial sums.
+  bool has_float64 = true;
+  // False for a device that multiplies batches of matrices in float32 only, such as XLA for CPUs.
+  bool has_narrow_products = false;
+};
+
 class HloBuilder {
  public:
   // The arguments of the module in this order, sources of a graph.
-  explicit HloBuilder(absl::Span<const Value> arguments);
+  explicit HloBuilder(absl::Span<const Value> arguments, const HloOptions& options = {});
 
   // The value of a graph's value: what its node's emitter has set, an argument, a constant, the last value that the
   // graph gave a variable, or a view of one of these.
@@ -63,6 +73,8 @@ class HloBuilder {
   HloValue InFloat(Value v) { return Convert(In(v), hlo::kF32); }
   // Sets the value of an output of a node, converted to its type.
   void Out(const Node& node, int output, const HloValue& value);
+  // Values that several emitters use, by a key that they agree on; none until one of them has put them there.
+  std::vector<HloValue>& Shared(const std::string& key) { return shared_[key]; }
   // Gives a variable a new value, unless a check has failed before, in this run or an earlier one whose error has not
   // been told yet: an update behind an error changes nothing.
   void Assign(Value variable, const HloValue& value);
@@ -116,12 +128,23 @@ class HloBuilder {
   // Reduces dimensions with "add", "maximum", "minimum" or "and", from `init`.
   HloValue Reduce(absl::string_view op, const HloValue& x, double init, absl::Span<const int64_t> dims);
 
-  // The sum of float32 values over all devices that run the module together, as many as there are.
-  HloValue SumOverDevices(const HloValue& x);
+  // The values themselves, which the compiler neither knows to be equal to `values` nor has before all of these: what
+  // is computed from them is computed again, later.
+  std::vector<HloValue> Barrier(absl::Span<const HloValue> values) { return OnEach("optimization_barrier", values); }
+
+  // The sums of float32 values over all devices that run the module together, as many as there are. The values are
+  // exchanged together, as one all_reduce.
+  std::vector<HloValue> SumOverDevices(absl::Span<const HloValue> values);
   bool sums_over_devices() const { return sums_over_devices_; }
 
-  // Adds up dimensions of float32 values in float64, as kernels do.
-  HloValue Sum(const HloValue& x, absl::Span<const int64_t> dims);
+  // x as a factor of a product of batches of matrices: float32 where the device cannot multiply narrower numbers, which
+  // are then multiplied exactly, too.
+  HloValue Factor(const HloValue& x) { return options_.has_narrow_products ? x : Convert(x, hlo::kF32); }
+
+  // Adds up dimensions of float32 values in float64, as kernels do, where the device has it.
+  HloValue Sum(const HloValue& x, absl::Span<const int64_t> dims) { return Convert(WideSum(x, dims), hlo::kF32); }
+  // The same, in the type in which it was added up.
+  HloValue WideSum(const HloValue& x, absl::Span<const int64_t> dims);
 
   // The checks so far, by the number that the module returns.
   const std::vector<HloCheck>& checks() const { return checks_; }
@@ -137,11 +160,20 @@ class HloBuilder {
 
  private:
   std::string NewName();
+  // Adds a line to the body: a name that stands for the results, then what Op() describes.
+  void AppendOp(absl::string_view name, absl::string_view op, absl::Span<const HloValue> operands,
+                absl::string_view result_types, absl::string_view attributes, absl::string_view region);
+  // Adds an op that has a result of the type of each operand.
+  std::vector<HloValue> OnEach(absl::string_view op, absl::Span<const HloValue> operands,
+                               absl::string_view attributes = "", absl::string_view region = "");
   // The number of the check that failed, or -1, as a scalar.
   HloValue FailedCheck();
 
+  const HloOptions options_;
   std::vector<Value> arguments_;
   absl::flat_hash_map<Value, HloValue> values_;
+  absl::flat_hash_map<std::string, HloValue> splats_;  // by their text: each is written once
+  std::map<std::string, std::vector<HloValue>> shared_;
   std::vector<HloCheck> checks_;
   absl::flat_hash_set<Value> assigned_;
   HloValue error_;  // see Module()

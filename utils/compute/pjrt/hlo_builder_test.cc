@@ -2,8 +2,10 @@
 
 #include <catch2/catch.hpp>
 #include <string>
+#include <vector>
 
 #include "utils/compute/graph/graph.h"
+#include "utils/compute/pjrt/hlo_program.h"
 
 namespace official::compute {
 namespace {
@@ -28,6 +30,53 @@ TEST_CASE("A module takes the buffer of the variable that it updates, unless an 
   }
 }
 )");
+}
+
+TEST_CASE("Values that are summed over devices together are one op") {
+  Graph graph;
+  const Value a = graph.Input("a", {DType::kFloat32, {2}}), b = graph.Input("b", {DType::kFloat32, {3, 4}});
+  HloBuilder hlo({a, b});
+  CHECK_FALSE(hlo.sums_over_devices());
+  const std::vector<HloValue> sums = hlo.SumOverDevices({hlo.In(a), hlo.In(b)});
+  CHECK(hlo.sums_over_devices());
+  REQUIRE(sums.size() == 2);
+  CHECK(sums[0].name == "%0#0");
+  CHECK(sums[1].name == "%0#1");
+  CHECK(sums[1].shape() == Shape({3, 4}));
+  CHECK_THAT(hlo.Module({}), Catch::Contains(R"(
+    %0:2 = "stablehlo.all_reduce"(%arg0, %arg1) ({
+    ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+      %c = "stablehlo.add"(%a, %b) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+      "stablehlo.return"(%c) : (tensor<f32>) -> ()
+    }) {replica_groups = dense<> : tensor<0x0xi64>} : (tensor<2xf32>, tensor<3x4xf32>) -> (tensor<2xf32>, tensor<3x4xf32>)
+)"));
+}
+
+TEST_CASE("A barrier has the types of its values") {
+  Graph graph;
+  const Value a = graph.Input("a", {DType::kFloat32, {2}}), b = graph.Input("b", {DType::kInt64, {3}});
+  HloBuilder hlo({a, b});
+  const std::vector<HloValue> same = hlo.Barrier({hlo.In(a), hlo.In(b)});
+  REQUIRE(same.size() == 2);
+  CHECK(same[1].type == HloType{hlo::kI64, {3}});
+  CHECK_THAT(hlo.Module({}),
+             Catch::Contains("%0:2 = \"stablehlo.optimization_barrier\"(%arg0, %arg1) : (tensor<2xf32>, "
+                             "tensor<3xi64>) -> (tensor<2xf32>, tensor<3xi64>)"));
+}
+
+TEST_CASE("Sums are added up in float64, but for devices without it") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2, 3}});
+  const auto module = [&](const HloOptions& options) {
+    HloBuilder hlo({x}, options);
+    CHECK(hlo.Sum(hlo.In(x), {0}).type == HloType{hlo::kF32, {3}});
+    return hlo.Module({});
+  };
+  CHECK_THAT(module({}), Catch::Contains("tensor<f64>) -> tensor<3xf64>"));
+  CHECK_THAT(module({.has_float64 = false}),
+             Catch::Contains("tensor<f32>) -> tensor<3xf32>") && !Catch::Contains("f64"));
+  CHECK(HloOptionsFor("cpu").has_float64);
+  CHECK_FALSE(HloOptionsFor("tpu").has_float64);
 }
 
 // One result of each, by its op and type.

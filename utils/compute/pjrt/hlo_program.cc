@@ -12,7 +12,6 @@
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/kernel/kernel.h"
-#include "utils/compute/pjrt/hlo_builder.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
 
 namespace official::compute {
@@ -67,10 +66,15 @@ absl::StatusOr<std::vector<Value>> ArgumentsOf(const RewrittenGraph& program) {
 
 }  // namespace
 
-absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program) {
+HloOptions HloOptionsFor(absl::string_view platform) {
+  const bool is_tpu = platform == "tpu";
+  return {.has_float64 = !is_tpu, .has_narrow_products = is_tpu};
+}
+
+absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program, const HloOptions& options) {
   absl::StatusOr<std::vector<Value>> arguments = ArgumentsOf(program);
   if (!arguments.ok()) return arguments.status();
-  HloBuilder hlo(*arguments);
+  HloBuilder hlo(*arguments, options);
   std::string lines;
   for (const auto& node : program.graph->nodes()) {
     if (node->op().is_view || node->Is(op::Input) || node->Is(op::Variable) || node->Is(op::Constant)) continue;

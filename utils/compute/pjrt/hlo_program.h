@@ -4,6 +4,7 @@
 #include "absl/status/statusor.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/graph/rewrite.h"
+#include "utils/compute/pjrt/hlo_builder.h"
 
 namespace official::compute::op {
 
@@ -17,11 +18,12 @@ inline constexpr OpName HloModule("HloModule");
 
 namespace official::compute {
 
-struct HloCheck;
+// Returns the options for the devices of a plugin by its platform's name: "tpu", "cpu".
+HloOptions HloOptionsFor(absl::string_view platform);
 
 // Returns a graph with the same feeds, fetches and variables whose only other node is an HloModule. Returns
 // Unimplemented, naming the op and the type, if a node has no emitter, InvalidArgument if an input is not fed.
-absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program);
+absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program, const HloOptions& options = {});
 
 // The checks of an HloModule node, by their numbers.
 std::vector<HloCheck> HloChecksOf(const Node& node);

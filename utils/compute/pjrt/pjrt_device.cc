@@ -74,7 +74,7 @@ class PjrtTimer : public DeviceTimer {
 // `open` returns the client of all devices of the kind.
 DeviceKind KindOf(std::function<absl::StatusOr<std::shared_ptr<PjrtClient>>()> open) {
   AddHloEmittersToKernels();
-  const auto make = [open = std::move(open)](const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
+  const auto make = [open](const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
     ASSIGN_OR_RETURN(std::shared_ptr<PjrtClient> client, open());
     const int count = static_cast<int>(client->devices().size());
     if (device.index < 0 || device.index >= count) {
@@ -84,10 +84,14 @@ DeviceKind KindOf(std::function<absl::StatusOr<std::shared_ptr<PjrtClient>>()> o
     }
     return std::make_unique<PjrtDevice>(std::move(client), device.index);
   };
+  const auto merge = [open = std::move(open)](const RewrittenGraph& program) -> absl::StatusOr<RewrittenGraph> {
+    ASSIGN_OR_RETURN(const std::shared_ptr<PjrtClient> client, open());
+    return EmitProgram(program, HloOptionsFor(client->platform()));
+  };
   return {.name = kPjrtKind,
           .make_device = make,
           .all_reduce = AllReduceAlgorithm{"pjrt", PjrtGroup::Make},
-          .merge = EmitProgram};
+          .merge = merge};
 }
 
 }  // namespace

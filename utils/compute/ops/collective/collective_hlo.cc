@@ -1,14 +1,19 @@
 // The sums over devices in StableHLO. The module does not say how many devices there are: all that run it.
 
+#include <vector>
+
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
 
 namespace official::compute {
 namespace {
 
-// The compiler decides when a sum begins.
+// A pack is one op. The compiler decides when its sum begins.
 void EmitStart(const Node& node, HloBuilder& hlo) {
-  for (int i = 0; i < node.num_inputs(); ++i) hlo.Out(node, i, hlo.SumOverDevices(hlo.In(node.input(i))));
+  std::vector<HloValue> pack;
+  for (const Value& v : node.inputs()) pack.push_back(hlo.In(v));
+  const std::vector<HloValue> sums = hlo.SumOverDevices(pack);
+  for (int i = 0; i < node.num_inputs(); ++i) hlo.Out(node, i, sums[i]);
 }
 
 void EmitDone(const Node& node, HloBuilder& hlo) {

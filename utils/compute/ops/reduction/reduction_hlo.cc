@@ -37,8 +37,7 @@ void Emit(const Node& node, HloBuilder& hlo) {
   if (node.Is(op::Mean)) {
     double count = 1;
     for (const int64_t dim : dims) count *= static_cast<double>(x.shape().dim(static_cast<int>(dim)));
-    // The sum may be beyond float32.
-    const HloValue sum = hlo.Reduce("add", hlo.Convert(x, hlo::kF64), 0, dims);
+    const HloValue sum = hlo.WideSum(x, dims);  // may be beyond float32
     hlo.Out(node, 0, hlo.Reshape(hlo.Div(sum, hlo.SplatLike(count, sum)), shape));
     return;
   }
