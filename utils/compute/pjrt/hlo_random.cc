@@ -8,10 +8,19 @@ namespace {
 
 constexpr int kRounds = 10;
 
-// The product of ui32 values and a constant in 64 bits.
-HloValue Product(HloBuilder& hlo, const HloValue& x, uint32_t factor) {
-  const HloValue wide = hlo.Convert(x, hlo::kUi64);
-  return hlo.Mul(wide, hlo.SplatLike(factor, wide));
+struct Words {
+  HloValue low, high;
+};
+
+// The product of ui32 values and a constant in 64 bits, from those of their halves: TPUs have no wider integers.
+Words Product(HloBuilder& hlo, const HloValue& x, uint32_t factor) {
+  const auto splat = [&](uint32_t value) { return hlo.SplatLike(value, x); };
+  const auto low = [&](const HloValue& v) { return hlo.Binary("and", v, splat(0xFFFF)); };
+  const auto high = [&](const HloValue& v) { return hlo.Binary("shift_right_logical", v, splat(16)); };
+  const HloValue x_low = low(x), x_high = high(x), f_low = splat(factor & 0xFFFF), f_high = splat(factor >> 16);
+  const HloValue a = hlo.Add(hlo.Mul(x_high, f_low), high(hlo.Mul(x_low, f_low)));
+  const HloValue b = hlo.Add(hlo.Mul(x_low, f_high), low(a));
+  return {hlo.Mul(x, splat(factor)), hlo.Add(hlo.Add(hlo.Mul(x_high, f_high), high(a)), high(b))};
 }
 
 HloValue Xor(HloBuilder& hlo, const HloValue& a, const HloValue& b) { return hlo.Binary("xor", a, b); }
@@ -24,12 +33,13 @@ HloValue HloHighWord(HloBuilder& hlo, const HloValue& x) {
   return hlo.Convert(hlo.Binary("shift_right_logical", x, hlo.SplatLike(32, x)), hlo::kUi32);
 }
 
-std::array<HloValue, 4> HloPhilox(HloBuilder& hlo, const HloValue& key, std::array<HloValue, 4> counter) {
-  HloValue k0 = HloLowWord(hlo, key), k1 = HloHighWord(hlo, key);
+std::array<HloValue, 4> HloPhilox(HloBuilder& hlo, const std::array<HloValue, 2>& key,
+                                  std::array<HloValue, 4> counter) {
+  HloValue k0 = key[0], k1 = key[1];
   for (int round = 0; round < kRounds; ++round) {
-    const HloValue p0 = Product(hlo, counter[0], 0xD2511F53), p1 = Product(hlo, counter[2], 0xCD9E8D57);
-    counter = {Xor(hlo, Xor(hlo, HloHighWord(hlo, p1), counter[1]), k0), HloLowWord(hlo, p1),
-               Xor(hlo, Xor(hlo, HloHighWord(hlo, p0), counter[3]), k1), HloLowWord(hlo, p0)};
+    const Words p0 = Product(hlo, counter[0], 0xD2511F53), p1 = Product(hlo, counter[2], 0xCD9E8D57);
+    counter = {Xor(hlo, Xor(hlo, p1.high, counter[1]), k0), p1.low,  //
+               Xor(hlo, Xor(hlo, p0.high, counter[3]), k1), p0.low};
     k0 = hlo.Add(k0, hlo.SplatLike(0x9E3779B9, k0));
     k1 = hlo.Add(k1, hlo.SplatLike(0xBB67AE85, k1));
   }

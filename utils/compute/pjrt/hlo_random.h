@@ -7,8 +7,9 @@
 
 namespace official::compute {
 
-// Philox of each element: `key` is ui64, the words of the counter and the result are ui32, all of one shape.
-std::array<HloValue, 4> HloPhilox(HloBuilder& hlo, const HloValue& key, std::array<HloValue, 4> counter);
+// Philox of each element: the words of the key, the low one first, of the counter and of the result are ui32, all of
+// one shape.
+std::array<HloValue, 4> HloPhilox(HloBuilder& hlo, const std::array<HloValue, 2>& key, std::array<HloValue, 4> counter);
 
 // The low and high word of ui64 values, as ui32.
 HloValue HloLowWord(HloBuilder& hlo, const HloValue& x);

@@ -1,4 +1,5 @@
-// DecodeAttention in StableHLO: all positions that sequences may have, under a mask.
+// DecodeAttention in StableHLO: all positions that sequences may have, under a mask. Products take factors of the
+// storage type, to which the weights are rounded, and sum in float32.
 
 #include <limits>
 #include <vector>
@@ -17,7 +18,7 @@ namespace in = decode_attention;
 
 // For each sequence and head, the sums of the products over one dimension. The heads are dimension 1 of a and 2 of b.
 HloValue Product(HloBuilder& hlo, const HloValue& a, const HloValue& b, int sum_of_b, const Shape& result) {
-  return hlo.Op("dot_general", {a, b}, {hlo::kF32, result},
+  return hlo.Op("dot_general", {hlo.Factor(a), hlo.Factor(b)}, {hlo::kF32, result},
                 absl::StrCat("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = [0, 1], "
                              "rhs_batching_dimensions = [0, 2], lhs_contracting_dimensions = [2], "
                              "rhs_contracting_dimensions = [",
@@ -42,7 +43,7 @@ class Decoding {
 
   const DecodeGeometry& geometry() const { return g_; }
 
-  // float32 [B, P + 1, heads, columns]: the tokens in a cache, zeros where a sequence has none, then the newest.
+  // [B, P + 1, heads, columns]: the tokens in a cache, zeros where a sequence has none, then the newest.
   HloValue Tokens(int cache_input, int newest_input, int64_t columns) {
     const HloValue cache = hlo_.In(node_.input(cache_input)), newest = hlo_.In(node_.input(newest_input));
     const int64_t width = g_.heads * columns;
@@ -54,7 +55,7 @@ class Decoding {
     const HloValue known = hlo_.BroadcastInDim(is_known_, cached.shape(), {0, 1});
     const HloValue all = hlo_.Concatenate(
         {hlo_.Select(known, cached, hlo_.SplatLike(0, cached)), hlo_.Reshape(newest, {g_.batch, 1, width})}, 1);
-    return hlo_.Reshape(hlo_.Convert(all, hlo::kF32), {g_.batch, g_.known + 1, g_.heads, columns});
+    return hlo_.Reshape(all, {g_.batch, g_.known + 1, g_.heads, columns});
   }
 
   // bool [B, heads, P + 1]
@@ -99,14 +100,14 @@ void EmitDecodeAttention(const Node& node, HloBuilder& hlo) {
   Decoding decoding(node, hlo);
   const DecodeGeometry& g = decoding.geometry();
   const Shape weights{g.batch, g.heads, g.known + 1};
-  const HloValue q = hlo.Reshape(hlo.InFloat(node.input(in::kQ)), {g.batch, g.heads, g.key_size});
+  const HloValue q = hlo.Reshape(hlo.In(node.input(in::kQ)), {g.batch, g.heads, g.key_size});
   const HloValue products = Product(hlo, q, decoding.Tokens(in::kKCache, in::kK, g.key_size), 3, weights);
   const HloValue scaled = hlo.Mul(products, hlo.SplatLike(g.scale, products));
   const HloValue scores = hlo.Select(decoding.IsToken(), scaled, hlo.SplatLike(-kInfinity, scaled));
   const auto over_tokens = [&](const HloValue& x) { return hlo.BroadcastInDim(x, weights, {0, 1}); };
   const HloValue max = hlo.Reduce("maximum", scores, -kInfinity, {2});
   const HloValue e = hlo.Unary("exponential", hlo.Sub(scores, over_tokens(max)));
-  const HloValue w = hlo.Div(e, over_tokens(hlo.Reduce("add", e, 0, {2})));
+  const HloValue w = hlo.Convert(hlo.Div(e, over_tokens(hlo.Reduce("add", e, 0, {2}))), q.element());
   const HloValue y =
       Product(hlo, w, decoding.Tokens(in::kVCache, in::kV, g.value_size), 1, {g.batch, g.heads, g.value_size});
   hlo.Out(node, in::kY, hlo.Reshape(y, {g.batch, g.heads * g.value_size}));

@@ -27,8 +27,9 @@ void EmitDropout(const Node& node, HloBuilder& hlo) {
   const HloType draws{hlo::kUi64, {(count + 3) / 4 + 1}};
   const HloValue draw = hlo.Add(hlo.Iota(draws, 0), hlo.Broadcast(hlo.Div(offset, four), draws.shape));
   const auto stream = static_cast<uint32_t>(node.attrs().GetInt("stream"));
+  const HloValue seed = hlo.Broadcast(of_state(0, hlo::kUi64), draws.shape);
   const std::array<HloValue, 4> words =
-      HloPhilox(hlo, hlo.Broadcast(of_state(0, hlo::kUi64), draws.shape),
+      HloPhilox(hlo, {HloLowWord(hlo, seed), HloHighWord(hlo, seed)},
                 {HloLowWord(hlo, draw), HloHighWord(hlo, draw), hlo.Splat(stream, {hlo::kUi32, draws.shape}),
                  hlo.Broadcast(of_state(1, hlo::kUi32), draws.shape)});
   const HloValue row = hlo.Reshape(HloStack(hlo, words, 1), {4 * draws.shape.dim(0)});

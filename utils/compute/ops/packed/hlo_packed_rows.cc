@@ -1,8 +1,10 @@
 #include "utils/compute/ops/packed/hlo_packed_rows.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -42,12 +44,11 @@ void CheckOffsets(const Node& node, HloBuilder& hlo, const HloValue& offsets, in
 
 HloPackedRows::HloPackedRows(const Node& node, HloBuilder& hlo, int offsets_input, int64_t num_rows,
                              absl::string_view what)
-    : node_(node), hlo_(hlo) {
-  const HloValue offsets = hlo.In(node.input(offsets_input));
-  CheckOffsets(node, hlo, offsets, num_rows, what);
+    : node_(node), hlo_(hlo), offsets_(hlo.In(node.input(offsets_input))) {
+  CheckOffsets(node, hlo, offsets_, num_rows, what);
   // The last sequence that does not begin behind the row, from the offsets up to the row.
-  const Shape table{num_rows, offsets.shape().dim(0)};
-  const HloValue all = hlo.BroadcastInDim(offsets, table, {1});
+  const Shape table{num_rows, offsets_.shape().dim(0)};
+  const HloValue all = hlo.BroadcastInDim(offsets_, table, {1});
   const HloValue reached = hlo.Compare("LE", all, hlo.Iota({hlo::kI32, table}, 0));
   const HloValue count = hlo.Reduce("add", hlo.Convert(reached, hlo::kI32), 0, {1});
   sequence_ = hlo.Sub(count, hlo.SplatLike(1, count));
@@ -64,43 +65,72 @@ HloValue HloPackedRows::ClearPadding(const HloValue& x) const {
   return hlo_.Select(Repeat(padding_, x.shape()), hlo_.SplatLike(0, x), x);
 }
 
-HloValue HloPackedRows::DropFactors(Value random_state, int64_t columns) const {
-  return hlo_.Reshape(DropFactors(random_state, 1, columns), {sequence_.shape().dim(0), columns});
-}
-
-HloValue HloPackedRows::DropFactors(Value random_state, int64_t planes, int64_t columns) const {
+// One computation for all dropouts of the graph, of which there are many: the text of Philox is long.
+std::vector<HloValue> HloPackedRows::KeysOfStreams(Value random_state, absl::Span<const uint32_t> streams) const {
   HloBuilder& hlo = hlo_;
   const HloValue state = hlo.In(random_state);
-  const int64_t num_rows = sequence_.shape().dim(0);
+  const Shape shape{static_cast<int64_t>(streams.size()), sequence_.shape().dim(0)};
   const auto of_state = [&](int64_t i, const char* element) {
-    const HloValue value = hlo.Convert(hlo.Reshape(hlo.Slice(state, {i}, {i + 1}), {}), element);
-    return hlo.Broadcast(value, {num_rows});
+    return hlo.Broadcast(hlo.Convert(hlo.Reshape(hlo.Slice(state, {i}, {i + 1}), {}), element), shape);
   };
-  const auto stream = static_cast<uint32_t>(node_.attrs().GetInt("stream"));
-  const HloValue example = hlo.Add(of_state(2, hlo::kUi64), hlo.Convert(sequence_, hlo::kUi64));
-  // KeyOfSequence
-  const std::array<HloValue, 4> of_sequence =
-      HloPhilox(hlo, of_state(0, hlo::kUi64),
-                {HloLowWord(hlo, example), HloHighWord(hlo, example), hlo.Splat(stream, {hlo::kUi32, {num_rows}}),
-                 of_state(1, hlo::kUi32)});
-  const HloValue high = hlo.Convert(of_sequence[1], hlo::kUi64);
-  const HloValue key = hlo.Binary("or", hlo.Convert(of_sequence[0], hlo::kUi64),
-                                  hlo.Binary("shift_left", high, hlo.SplatLike(32, high)));
-  // PackedDraw: blocks of kDrawLanes draws, whose words are kDrawColumns columns.
-  const int64_t blocks = (columns + kDrawColumns - 1) / kDrawColumns;
-  const Shape flat{planes, num_rows, blocks * kDrawLanes}, draws{planes, num_rows, blocks, kDrawLanes};
-  const HloType draw_type{hlo::kUi32, flat};
-  const auto repeat = [&](const HloValue& per_row) {
-    return hlo.Reshape(hlo.BroadcastInDim(per_row, flat, {1}), draws);
-  };
+  std::vector<HloValue> numbers;
+  for (const uint32_t stream : streams) numbers.push_back(hlo.Splat(stream, {hlo::kUi32, {1}}));
+  const HloValue stream = hlo.BroadcastInDim(hlo.Concatenate(numbers, 0), shape, {0});
+  const HloValue sequence = hlo.BroadcastInDim(hlo.Convert(sequence_, hlo::kUi64), shape, {1});
+  const HloValue example = hlo.Add(of_state(2, hlo::kUi64), sequence), seed = of_state(0, hlo::kUi64);
   const std::array<HloValue, 4> words =
-      HloPhilox(hlo, repeat(key),
-                {hlo.Reshape(hlo.Iota(draw_type, 2), draws), repeat(hlo.Convert(position_, hlo::kUi32)),
-                 hlo.Reshape(hlo.Iota(draw_type, 0), draws), repeat(of_sequence[2])});
-  const HloValue in_order = hlo.Reshape(HloStack(hlo, words, 3), {planes, num_rows, blocks * kDrawColumns});
-  const HloValue word = hlo.Slice(in_order, {0, 0, 0}, {planes, num_rows, columns});
+      HloPhilox(hlo, {HloLowWord(hlo, seed), HloHighWord(hlo, seed)},
+                {HloLowWord(hlo, example), HloHighWord(hlo, example), stream, of_state(1, hlo::kUi32)});
+  return {words[0], words[1], words[2]};
+}
+
+std::vector<HloValue> HloPackedRows::Keys(Value random_state) const {
+  std::set<uint32_t> all;
+  for (const auto& node : node_.graph().nodes()) {
+    if (node->attrs().Has("dropout_rate")) all.insert(static_cast<uint32_t>(node->attrs().GetInt("stream")));
+  }
+  const std::vector<uint32_t> streams(all.begin(), all.end());
+  std::vector<HloValue>& shared =
+      hlo_.Shared(absl::StrCat("sequence keys of ", offsets_.name, " for ", sequence_.shape().dim(0), " rows from ",
+                               hlo_.In(random_state).name));
+  if (shared.empty()) shared = KeysOfStreams(random_state, streams);
+  const auto stream = static_cast<uint32_t>(node_.attrs().GetInt("stream"));
+  const int64_t place = std::lower_bound(streams.begin(), streams.end(), stream) - streams.begin();
+  const int64_t num_rows = sequence_.shape().dim(0);
+  std::vector<HloValue> keys;
+  for (const HloValue& words : shared) {
+    keys.push_back(hlo_.Reshape(hlo_.Slice(words, {place, 0}, {place + 1, num_rows}), {num_rows}));
+  }
+  return keys;
+}
+
+HloValue HloPackedRows::DropFactors(Value random_state, int64_t columns) const {
+  const HloValue factors = DropFactors(Keys(random_state), 1, hlo_.Iota({hlo::kI32, {columns}}, 0));
+  return hlo_.Reshape(factors, {sequence_.shape().dim(0), columns});
+}
+
+// Each element computes all words of its draw and takes one, so that nothing is moved between elements.
+HloValue HloPackedRows::DropFactors(absl::Span<const HloValue> keys, int64_t planes, const HloValue& columns) const {
+  HloBuilder& hlo = hlo_;
+  // PackedDraw
+  const HloValue column = hlo.Convert(columns, hlo::kUi32);
+  const auto divide = [&](const HloValue& x, int64_t by) { return hlo.Div(x, hlo.SplatLike(by, x)); };
+  const auto remainder = [&](const HloValue& x, int64_t by) {
+    return hlo.Binary("remainder", x, hlo.SplatLike(by, x));
+  };
+  const HloValue block = divide(column, kDrawColumns), lane = remainder(column, kDrawLanes);
+  const HloValue draw = hlo.Add(hlo.Mul(block, hlo.SplatLike(kDrawLanes, block)), lane);
+  const HloType type{hlo::kUi32, {planes, sequence_.shape().dim(0), columns.shape().dim(0)}};
+  const auto of_row = [&](const HloValue& per_row) { return hlo.BroadcastInDim(per_row, type.shape, {1}); };
+  const auto of_column = [&](const HloValue& per_column) { return hlo.BroadcastInDim(per_column, type.shape, {2}); };
+  const std::array<HloValue, 4> words =
+      HloPhilox(hlo, {of_row(keys[0]), of_row(keys[1])},
+                {of_column(draw), of_row(hlo.Convert(position_, hlo::kUi32)), hlo.Iota(type, 0), of_row(keys[2])});
+  const HloValue number = of_column(remainder(divide(column, kDrawLanes), 4));
+  HloValue word = words[0];
+  for (int k = 1; k < 4; ++k) word = hlo.Select(hlo.Compare("EQ", number, hlo.SplatLike(k, number)), words[k], word);
   const DropoutRate rate(node_.attrs().GetFloat("dropout_rate"));
-  const HloType factors{hlo::kF32, word.shape()};
+  const HloType factors{hlo::kF32, type.shape};
   return hlo.Select(hlo.Compare("GE", word, hlo.SplatLike(rate.threshold, word)), hlo.Splat(rate.scale, factors),
                     hlo.Splat(0, factors));
 }
