@@ -1,5 +1,6 @@
 #include "official/step_graphs/step_graphs.h"
 
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,8 +52,9 @@ TrainedModel Resnet(resnet::DatasetName dataset, int size, int version, int64_t 
 }
 
 // `batch` is the number of target tokens.
-TrainedModel Transformer(const std::string& param_set, int64_t batch) {
-  const transformer::ModelParams params = transformer::ParamsOf(param_set, /*multi_gpu=*/false).value();
+TrainedModel Transformer(const std::string& param_set, int64_t batch, std::optional<int64_t> num_layers = {}) {
+  transformer::ModelParams params = transformer::ParamsOf(param_set, /*multi_gpu=*/false).value();
+  params.num_hidden_layers = num_layers.value_or(params.num_hidden_layers);
   return {.name = absl::StrCat("transformer ", param_set),
           .model = transformer::TransformerModel(params),
           .batch = batch,
@@ -215,7 +217,7 @@ std::vector<TrainedModel> SmallModels() {
   std::vector<TrainedModel> models;
   models.push_back(Mnist(8));
   models.push_back(Resnet(resnet::DatasetName::kCifar10, 8, 1, 8));
-  models.push_back(Transformer("tiny", 64));
+  models.push_back(Transformer("tiny", 64, /*num_layers=*/1));
   models.push_back(Ncf("ml-1m", {.num_users = kMovieLens1mUsers, .num_items = kMovieLens1mItems}, 256,
                        /*repeated_candidates=*/false));
   return models;

@@ -30,7 +30,7 @@ struct TrainedModel {
 // Returns the models in the sizes that are counted in docs/performance.md.
 std::vector<TrainedModel> CountedModels();
 
-// Returns the smallest network of each program, with a small batch.
+// Returns the smallest network of each program, the Transformer with one layer only, with a small batch.
 std::vector<TrainedModel> SmallModels();
 
 // A graph with what it is called in messages.

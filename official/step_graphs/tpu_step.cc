@@ -12,15 +12,17 @@
 
 namespace official::step_graphs {
 
-absl::StatusOr<std::string> TpuStepModule(const TrainedModel& model, compute::DType dtype, int64_t batch) {
+absl::StatusOr<std::string> TpuStepModule(const TrainedModel& model, compute::DType dtype, int64_t batch,
+                                          int num_chips) {
   constexpr train::Mode kMode = train::Mode::kTrain;
   compute::AddHloEmittersToKernels();
   ASSIGN_OR_RETURN(const train::BuiltModel built,
                    train::BuildModel(model.model, kMode, dtype, DefaultLossScale(dtype), model.types(kMode, batch),
-                                     /*has_examples=*/true, /*num_replicas=*/1));
+                                     /*has_examples=*/true, num_chips));
   ASSIGN_OR_RETURN(const compute::PlannedLayouts lowered,
                    compute::Lower(*built.graph, built.roots, compute::kPjrtKind));
-  ASSIGN_OR_RETURN(const compute::RewrittenGraph program, compute::EmitProgram(lowered.graph));
+  ASSIGN_OR_RETURN(const compute::RewrittenGraph program,
+                   compute::EmitProgram(lowered.graph, compute::HloOptionsFor("tpu")));
   return program.roots.targets[0]->attrs().Get<std::string>("text");  // of its HloModule
 }
 

@@ -11,8 +11,10 @@
 
 namespace official::step_graphs {
 
-// The text of the whole step for `batch` examples on one chip. Its loss scale is DefaultLossScale.
-absl::StatusOr<std::string> TpuStepModule(const TrainedModel& model, compute::DType dtype, int64_t batch);
+// The text of the whole step for `batch` examples on each of `num_chips` chips, which sum their gradients. Its loss
+// scale is DefaultLossScale.
+absl::StatusOr<std::string> TpuStepModule(const TrainedModel& model, compute::DType dtype, int64_t batch,
+                                          int num_chips = 1);
 
 // The largest batch for which `fits` is true, found to an eighth of it, from a first guess on; 0 if not even 32 fit.
 // A call of `fits` compiles.

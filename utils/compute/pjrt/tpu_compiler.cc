@@ -44,7 +44,18 @@ absl::StatusOr<std::unique_ptr<TpuCompiler>> TpuCompiler::Create(const std::stri
   args.topology_name_size = topology.size();
   RETURN_IF_ERROR(plugin->ToStatus(plugin->api().PJRT_TopologyDescription_Create(&args),
                                    absl::StrCat("the PJRT plugin ", path, " knows no chips ", topology)));
-  return std::unique_ptr<TpuCompiler>(new TpuCompiler(*plugin, args.topology));
+  std::unique_ptr<TpuCompiler> compiler(new TpuCompiler(*plugin, topology, args.topology));
+  RETURN_IF_ERROR(compiler->CountChips());
+  return compiler;
+}
+
+absl::Status TpuCompiler::CountChips() {
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_TopologyDescription_GetDeviceDescriptions);
+  args.topology = topology_;
+  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_TopologyDescription_GetDeviceDescriptions(&args),
+                                   absl::StrCat("the chips of ", name_)));
+  num_chips_ = static_cast<int>(args.num_descriptions);
+  return absl::OkStatus();
 }
 
 TpuCompiler::~TpuCompiler() {
@@ -53,20 +64,50 @@ TpuCompiler::~TpuCompiler() {
   (void)plugin_.ToStatus(plugin_.api().PJRT_TopologyDescription_Destroy(&args), "freeing a topology");
 }
 
-absl::StatusOr<CompiledCost> TpuCompiler::Compile(absl::string_view module) const {
+absl::StatusOr<CompiledModule> TpuCompiler::Compile(absl::string_view module, int num_replicas) const {
+  if (num_replicas > num_chips_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(num_replicas, " chips were asked for, and ", name_, " has ", num_chips_));
+  }
   const PJRT_Program program = PjrtProgramOf(module);
-  const std::string options = PjrtCompileOptions();
+  const std::string options = PjrtCompileOptions(num_replicas);
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Compile);
   args.topology = topology_;
   args.program = &program;
   args.compile_options = options.data();
   args.compile_options_size = options.size();
   RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Compile(&args), "compiling a program"));
-  absl::StatusOr<CompiledCost> cost = CostOf(args.executable);
+  absl::StatusOr<CompiledModule> compiled = Describe(args.executable);
   auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Executable_Destroy);
   destroy.executable = args.executable;
   (void)plugin_.ToStatus(plugin_.api().PJRT_Executable_Destroy(&destroy), "freeing a program");
-  return cost;
+  return compiled;
+}
+
+absl::StatusOr<CompiledModule> TpuCompiler::Describe(PJRT_Executable* executable) const {
+  CompiledModule compiled;
+  ASSIGN_OR_RETURN(compiled.cost, CostOf(executable));
+  ASSIGN_OR_RETURN(compiled.hlo, HloOf(executable));
+  return compiled;
+}
+
+absl::StatusOr<std::string> TpuCompiler::HloOf(PJRT_Executable* executable) const {
+  PJRT_Program program{};
+  program.struct_size = PJRT_Program_STRUCT_SIZE;
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Executable_OptimizedProgram);
+  args.executable = executable;
+  args.program = &program;
+  // The first call tells the size, the second one fills the buffer.
+  const auto get = [&] {
+    return plugin_.ToStatus(plugin_.api().PJRT_Executable_OptimizedProgram(&args), "the HLO of a program");
+  };
+  RETURN_IF_ERROR(get());
+  std::string code(program.code_size, '\0');
+  program.code = code.data();
+  RETURN_IF_ERROR(get());
+  const absl::string_view format(program.format, program.format_size);
+  if (format == "hlo_with_config") return code;
+  return absl::UnimplementedError(absl::StrCat("the PJRT plugin ", plugin_.path(), " gives a program as ", format));
 }
 
 absl::StatusOr<CompiledCost> TpuCompiler::CostOf(PJRT_Executable* executable) const {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -25,6 +26,12 @@ struct CompiledCost {
   int64_t memory_bytes = 0;
 };
 
+// A module as the compiler has left it.
+struct CompiledModule {
+  CompiledCost cost;
+  std::string hlo;  // what the chip runs: XLA's HloModuleProtoWithConfig, serialized
+};
+
 class TpuCompiler {
  public:
   // Compiles for chips as `topology` names them: "v5e:2x2", "v4:2x2x1", "v5p:2x2x1". From this call on, the calling
@@ -36,15 +43,25 @@ class TpuCompiler {
   TpuCompiler& operator=(const TpuCompiler&) = delete;
   ~TpuCompiler();
 
-  // Compiles the text of a StableHLO module for one chip. ResourceExhausted if the chip has too little memory.
-  absl::StatusOr<CompiledCost> Compile(absl::string_view module) const;
+  // The number of chips of the topology; each of them is a device.
+  int num_chips() const { return num_chips_; }
+
+  // Compiles the text of a StableHLO module for one chip, or for several that run it together: as replicas, which can
+  // sum. ResourceExhausted if a chip has too little memory, InvalidArgument for more chips than there are.
+  absl::StatusOr<CompiledModule> Compile(absl::string_view module, int num_replicas = 1) const;
 
  private:
-  TpuCompiler(const PjrtPlugin& plugin, PJRT_TopologyDescription* topology) : plugin_(plugin), topology_(topology) {}
+  TpuCompiler(const PjrtPlugin& plugin, std::string name, PJRT_TopologyDescription* topology)
+      : plugin_(plugin), name_(std::move(name)), topology_(topology) {}
+  absl::Status CountChips();
+  absl::StatusOr<CompiledModule> Describe(PJRT_Executable* executable) const;
   absl::StatusOr<CompiledCost> CostOf(PJRT_Executable* executable) const;
+  absl::StatusOr<std::string> HloOf(PJRT_Executable* executable) const;
 
   const PjrtPlugin& plugin_;
+  const std::string name_;
   PJRT_TopologyDescription* const topology_;
+  int num_chips_ = 0;
 };
 
 }  // namespace official::compute
