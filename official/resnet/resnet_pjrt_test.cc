@@ -21,7 +21,7 @@ TEST_CASE("ResNet-8 trains, evaluates and predicts on the device of a PJRT plugi
   const int version = GENERATE(1, 2);
   CAPTURE(version);
   train::CpuAndPjrt both = Both(version, kSteps, train::TestConfig());
-  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-4);
+  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-4, train::CpuAndPjrt::Flips::kMayHappen);
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
   CHECK(both.PredictionDifference(both.examples()) <= 1e-5);
 }
@@ -30,7 +30,7 @@ TEST_CASE("ResNet-8 trains in bfloat16 on the device of a PJRT plugin as on the 
   const int version = GENERATE(1, 2);
   CAPTURE(version);
   train::CpuAndPjrt both = Both(version, /*num_steps=*/5, train::TestConfig(DType::kBFloat16));
-  both.Train(/*most_loss=*/1e-2, /*most_tensors=*/0.5);
+  both.Train(/*most_loss=*/1e-2, /*most_tensors=*/0.5, train::CpuAndPjrt::Flips::kMayHappen);
 }
 
 }  // namespace

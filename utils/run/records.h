@@ -33,7 +33,7 @@ class Records {
   absl::Status Begin(const Config& config, const SessionOptions& options, const Input& input, const Devices& devices,
                      const train::Schedule& schedule, const train::RunState& state);
 
-  // Of others than the chief, and before Open, it is empty.
+  // Before Begin, and of others than the chief, only those that were added.
   absl::Span<const std::unique_ptr<logs::Hook>> hooks() const { return hooks_; }
   // Null before Begin.
   const logs::Progress* progress() const { return progress_; }

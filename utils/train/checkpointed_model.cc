@@ -107,6 +107,8 @@ absl::Status CheckpointedModel::Restore() {
   const size_t num_workers = strategy_->servers() == nullptr ? 1 : strategy_->servers()->num_workers();
   if (dir_->writes() && state_.worker_positions.size() != num_workers) state_.worker_positions.clear();
   saved_positions_ = state_.worker_positions;
+  // The servers give each of several workers one.
+  if (saved_positions_.empty() && num_workers > 1) saved_positions_.assign(num_workers, state_.position);
   state_.evaluated_step = dir_->ReadEvaluatedStep();
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
@@ -489,6 +491,7 @@ absl::Status CheckpointedModel::Save() {
   RETURN_IF_ERROR(replicas_.CheckEqual());
   if (!dir_->writes()) {
     saved_step_ = state_.global_step;
+    saved_positions_ = state_.worker_positions;
     return absl::OkStatus();
   }
   CheckpointContent content;

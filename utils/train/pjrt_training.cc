@@ -59,11 +59,12 @@ TrainingDifference CpuAndPjrt::TrainOnBoth(int seed) {
   return DifferenceOf(cpu_, TrainOn(compute::kPjrtKind, 1, model_, input, config_, static_cast<int>(num_steps)));
 }
 
-void CpuAndPjrt::Train(double most_loss, double most_tensors) {
+void CpuAndPjrt::Train(double most_loss, double most_tensors, Flips flips) {
   TrainingDifference difference = TrainOnBoth(/*seed=*/4);
-  // An activation that rounding alone makes positive or not, or the largest of its window, changes all that follows: in
-  // one of ten such trainings, not in two.
-  if (difference.tensors > most_tensors) difference = TrainOnBoth(/*seed=*/5);
+  if (flips == Flips::kMayHappen && std::isfinite(difference.tensors) && difference.tensors > most_tensors) {
+    CHECK(difference.loss <= most_loss);
+    difference = TrainOnBoth(/*seed=*/5);
+  }
   CAPTURE(difference.worst_tensor);
   CHECK(difference.loss <= most_loss);
   CHECK(difference.tensors <= most_tensors);

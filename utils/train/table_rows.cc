@@ -268,7 +268,8 @@ absl::Status StepRows::TakeGradients(const ReplicatedProgram::Replica& replica) 
     for (size_t t = 0; t < tables.size(); ++t) {
       ASSIGN_OR_RETURN(const Tensor sums, replica.program->Fetch(fetch++));
       if (compute::FindNonFinite(sums)) {
-        return absl::OutOfRangeError(absl::StrCat("a row of the gradient of variable ", tables[t].name));
+        return absl::OutOfRangeError(
+            absl::StrCat("a row of the gradient of variable ", tables[t].name, " is not finite"));
       }
       const auto width = static_cast<size_t>(WidthOf(tables[t]));
       std::vector<float>& rows = group.rows[t];

@@ -33,7 +33,7 @@ using compute::HasAvx512;
 using compute::Kernel;
 using compute::KernelArgs;
 using compute::KernelSpec;
-using compute::NumThreads;
+using compute::MostThreads;
 using compute::ParallelFor;
 using compute::ScratchAt;
 using compute::ScratchPlan;
@@ -220,7 +220,7 @@ class Plan {
 
 absl::StatusOr<Kernel> MakeScores(const KernelSpec& spec) {
   const int64_t num_users = spec.input(1).shape.dim(0), candidates = spec.input(1).shape.dim(1);
-  const int64_t memories = compute::MostThreads();
+  const int64_t memories = MostThreads();
   const FactorizationGeometry geometry = GeometryOf(spec.attrs(), spec.node.inputs(), 2);
   const Plan plan(geometry, spec.attrs(), memories);
   const auto run = [=](const KernelArgs& args) -> absl::Status {

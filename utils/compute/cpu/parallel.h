@@ -34,9 +34,9 @@ class OneThreadUnderTsan {
 };
 
 // While this lives, oneDNN divides what this thread asks it for into so many parts, as if there were as many threads,
-// and up to NumThreads() take them as they come: what it computes does not depend on the number of threads then. It is
-// for primitives whose parts do not wait for each other, and for both their creation and their runs. 0: one part a
-// thread.
+// and threads, as of any loop, take them as they come: what it computes does not depend on the number of threads then.
+// It is for primitives whose parts do not wait for each other, and for both their creation and their runs. 0: one part
+// a thread.
 class OnednnParts {
  public:
   explicit OnednnParts(int parts);
@@ -56,8 +56,8 @@ void FlushDenormals();
 // a thread needs while it works on a range. 0 outside of loops.
 int ThreadNumber();
 
-// Calls run(context, part) for part in [0, parts), on up to NumThreads() threads, and returns when all have finished. A
-// loop within a loop runs on one thread.
+// Calls run(context, part) for part in [0, parts), on up to NumThreads() threads (MostThreads() beside other work), and
+// returns when all have finished. A loop within a loop runs on one thread.
 void ParallelRun(int parts, void (*run)(void* context, int part), void* context);
 
 // Calls f(begin, end) on ranges that cover [0, n) once, in parallel, each of at least `grain` items (except the last).

@@ -178,7 +178,7 @@ TEST_CASE("oneDNN's loops have as many parts as they are given, on no more threa
           },
           &seen, asked, 0);
       for (const std::atomic<int>& visits : seen.parts) CHECK(visits == 1);
-      CHECK(seen.most_threads <= threads);
+      CHECK(seen.most_threads <= MostThreads());
     }
   }
   CHECK(omp_get_max_threads() == threads);
@@ -247,6 +247,17 @@ TEST_CASE("Where other work wants all cores, spare threads take part in long loo
         if (ThreadNumber() >= 2) spare_seen = true;
       });
       for (const std::atomic<int>& n : runs) each_part_once = each_part_once && n == 1;
+    }
+    // Parts that wait for each other, each of them on a thread.
+    for (const int parts : {2, 12, 2, 16}) {
+      std::atomic<int> begun = 0;
+      GOMP_parallel(
+          [](void* data) {
+            ++*static_cast<std::atomic<int>*>(data);
+            GOMP_barrier();
+          },
+          &begun, parts, 0);
+      each_part_once = each_part_once && begun == parts;
     }
   });
   owner.join();

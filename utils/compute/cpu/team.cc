@@ -136,6 +136,8 @@ void Team::Run(int parts, int threads, int most_threads, RunFunction run, void* 
 
 void Team::StartHelpers(int count, bool are_spares) {
   if (static_cast<int>(helpers_.size()) < count) helpers_.reserve(count);  // no thread is without a place
+  // Where spares have started, what comes later wakes with them.
+  are_spares = are_spares || num_regular_ < static_cast<int>(helpers_.size());
   std::atomic<uint32_t>& loops = are_spares ? loops_with_spares_ : loops_;
   while (static_cast<int>(helpers_.size()) < count) {
     auto helper = std::make_unique<Helper>();
@@ -274,8 +276,9 @@ void Team::WorkOn(int thread) {
 void Team::Help(int thread, std::atomic<uint32_t>& loops) {
   FlushDenormals();
   Share& share = shares_[thread];
-  while (!ending_) {
+  for (;;) {
     const uint32_t seen = loops.load(std::memory_order_acquire);
+    if (ending_) return;  // after the load: the owner counts a loop when it has set this
     const bool contended = contention.Now(Clock::now()), crowded = contention.Waiting() > kCrowded;
     if (contended != share.contended || crowded != share.crowded) {
       share.contended = contended;

@@ -67,7 +67,8 @@ class Team {
     bool borrows = false;              // the owner's core
   };
 
-  // Starts threads until there are so many. `are_spares`: of those that wait for loops with spare threads only.
+  // Starts threads until there are so many. `are_spares`: they wait for loops with more threads than there are regular
+  // helpers.
   void StartHelpers(int count, bool are_spares);
   // As many of them as the machine lets start; returns the number of helpers.
   int TryToStartSpares(int count);

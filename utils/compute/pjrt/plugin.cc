@@ -215,7 +215,7 @@ absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what, std::c
   on_ready.event = event;
   on_ready.callback = SetReady;
   on_ready.user_arg = new std::shared_ptr<Waiting>(waiting);
-  // After an error the argument stays: whether the callback still comes is not known.
+  // After an error the argument and the event stay: whether the callback still comes is not known.
   RETURN_IF_ERROR(ToStatus(api_->PJRT_Event_OnReady(&on_ready), what));
   std::optional<absl::Status> status = waiting->WaitFor(is_stuck_ ? std::chrono::seconds(0) : deadline);
   if (!status) {
@@ -224,6 +224,7 @@ absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what, std::c
                                                     deadline.count(),
                                                     " s; --all_reduce_timeout_secs sets how long it may take"));
   }
+  if (is_stuck_) return *status;
   auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Event_Destroy);
   destroy.event = event;
   status->Update(ToStatus(api_->PJRT_Event_Destroy(&destroy), what));
