@@ -27,7 +27,7 @@ struct ServingSignature {
 // Writes <export_dir>/<seconds since 1970>/ (write_model.h) and returns its path. The signature takes [-1, dims...] of
 // each feature's type and gives the model's predictions by their names, computed in float32, whatever type the model
 // was trained in. `extra_files`, contents by name, go to assets.extra/. NotFound if nothing was trained; Unimplemented
-// if the model has an op that AddGraph does not know.
+// if the model has an op that AddGraph does not know; otherwise those of WriteModel.
 absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
                                         const ServingSignature& signature, const Destination& to,
                                         const std::map<std::string, std::string>& extra_files = {});

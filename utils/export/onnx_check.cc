@@ -70,6 +70,30 @@ absl::Status CheckGraph(const onnx::GraphProto& graph, Names known, Names& all) 
   return absl::OkStatus();
 }
 
+bool HasShape(const onnx::TensorShapeProto& shape, const std::vector<int64_t>& dims) {
+  if (shape.dim_size() != static_cast<int>(dims.size())) return false;
+  for (int i = 0; i < shape.dim_size(); ++i) {
+    if (shape.dim(i).has_dim_value() ? shape.dim(i).dim_value() != dims[i] : dims[i] >= 0) return false;
+  }
+  return true;
+}
+
+// The inputs or outputs that clients see are those of the signature.
+absl::Status CheckValues(absl::string_view what, const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto>& values,
+                         const std::map<std::string, Signature::Tensor>& wanted) {
+  if (values.size() != static_cast<int>(wanted.size())) {
+    return Inconsistent(absl::StrCat("it has ", values.size(), " ", what, "s instead of ", wanted.size()));
+  }
+  for (const onnx::ValueInfoProto& value : values) {
+    const auto found = wanted.find(value.name());
+    if (found == wanted.end()) return Inconsistent(absl::StrCat("it has an ", what, " ", value.name()));
+    const auto& type = value.type().tensor_type();
+    if (type.elem_type() == ToOnnxType(found->second.dtype) && HasShape(type.shape(), found->second.dims)) continue;
+    return Inconsistent(absl::StrCat("the ", what, " ", value.name(), " has another type or shape"));
+  }
+  return absl::OkStatus();
+}
+
 bool HasValue(const onnx::TensorProto& stored, const Tensor& value) {
   return stored.data_type() == ToOnnxType(value.dtype()) &&
          value.shape() == compute::Shape(absl::MakeConstSpan(stored.dims().data(), stored.dims().size())) &&
@@ -79,12 +103,14 @@ bool HasValue(const onnx::TensorProto& stored, const Tensor& value) {
 
 }  // namespace
 
-absl::Status CheckOnnxModel(const onnx::ModelProto& model) {
+absl::Status CheckOnnxModel(const onnx::ModelProto& model, const Signature& signature) {
   Names all;
-  return CheckGraph(model.graph(), {}, all);
+  RETURN_IF_ERROR(CheckGraph(model.graph(), {}, all));
+  RETURN_IF_ERROR(CheckValues("input", model.graph().input(), signature.inputs));
+  return CheckValues("output", model.graph().output(), signature.outputs);
 }
 
-absl::Status CheckOnnxFile(const std::string& path, absl::string_view model,
+absl::Status CheckOnnxFile(const std::string& path, absl::string_view model, const Signature& signature,
                            const std::map<std::string, Tensor>& variables) {
   onnx::ModelProto parsed;
   {
@@ -92,15 +118,17 @@ absl::Status CheckOnnxFile(const std::string& path, absl::string_view model,
     if (!read.ok()) return NotAsWritten(path, read.status().message());
     if (*read != model || !parsed.ParseFromString(*read)) return NotAsWritten(path, "the file has other bytes");
   }
-  RETURN_IF_ERROR(CheckOnnxModel(parsed));
+  RETURN_IF_ERROR(CheckOnnxModel(parsed, signature));
   std::map<std::string, const onnx::TensorProto*> stored;
   for (const onnx::TensorProto& initializer : parsed.graph().initializer()) stored[initializer.name()] = &initializer;
   for (const auto& [name, value] : variables) {
     const auto same = stored.find(name), filters = stored.find(absl::StrCat(name, kOnnxFilters));
-    const bool is_there = same != stored.end() || filters != stored.end();
+    if (same == stored.end() && filters == stored.end()) {
+      return Inconsistent(absl::StrCat("no initializer is the variable ", name));
+    }
     const bool is_right = (same == stored.end() || HasValue(*same->second, value)) &&
                           (filters == stored.end() || HasValue(*filters->second, ToOnnxFilters(value)));
-    if (!is_there || !is_right) return NotAsWritten(path, absl::StrCat("the variable ", name, " has another value"));
+    if (!is_right) return NotAsWritten(path, absl::StrCat("the variable ", name, " has another value"));
   }
   return absl::OkStatus();
 }

@@ -39,16 +39,17 @@ struct Conversion {
                           {"dilations", IntsAttr({1, 1, 1, 1})},
                           {"padding", StringAttr(padding)}});
   }
+  Signature SignatureOf(const std::string& output) const {
+    return {"predict",
+            {{"image", {image, DType::kFloat32, {-1, 8, 6, 3}}}},
+            {{"result", {output, DType::kFloat32, {-1, -1, 2}}}}};
+  }
   absl::StatusOr<onnx::ModelProto> Convert(const std::string& output) {
-    return ConvertToOnnx(graph,
-                         {"predict",
-                          {{"image", {image, DType::kFloat32, {-1, 8, 6, 3}}}},
-                          {{"result", {output, DType::kFloat32, {-1, -1, 2}}}}},
-                         variables);
+    return ConvertToOnnx(graph, SignatureOf(output), variables);
   }
   onnx::GraphProto GraphOf(const std::string& output) {
     const onnx::ModelProto model = Convert(output).value();
-    CHECK(CheckOnnxModel(model) == absl::OkStatus());
+    CHECK(CheckOnnxModel(model, SignatureOf(output)) == absl::OkStatus());
     return model.graph();
   }
   std::string ErrorOf(const std::string& output) {
@@ -234,6 +235,15 @@ TEST_CASE("A loop has its condition before it and at the end of its body, and kn
   CHECK(NodeOf(body, body.output(1).name()).input(0) == again.input(0));
 }
 
+TEST_CASE("A sum of no dimensions is what is summed: ONNX would sum all") {
+  Conversion c;
+  const std::string sum = c.graph.AddNode("Sum", "sum", {c.image, c.Int32s("axes", {0}, {})},
+                                          {{"T", TypeAttr(DType::kFloat32)}, {"keep_dims", BoolAttr(false)}});
+  const onnx::GraphProto graph = c.GraphOf(sum);
+  CHECK(Ops(graph) == Names{"Identity"});
+  CHECK(Inputs(graph.node(0)) == Names{"image"});
+}
+
 TEST_CASE("An op that ONNX has not in this form is named") {
   Conversion c;
   CHECK_THAT(c.ErrorOf(c.graph.AddNode("Elu", "elu", {c.image}, kFloat)), Contains("the op Elu (node elu)"));
@@ -245,6 +255,13 @@ TEST_CASE("An op that ONNX has not in this form is named") {
              Contains("node none") && Contains("without elements"));
   CHECK_THAT(c.ErrorOf(c.graph.AddNode("FloorDiv", "quotient", {c.image, c.image}, kFloat)),
              Contains("floating-point"));
+  const std::string wide = c.graph.AddNode("Conv2D", "wide", {c.image, c.Weight("filters2", {1, 1, 3, 2})},
+                                           {{"T", TypeAttr(DType::kFloat32)},
+                                            {"strides", IntsAttr({1, 1, 1, 1})},
+                                            {"dilations", IntsAttr({1, 2, 2, 1})},
+                                            {"padding", StringAttr("SAME")}});
+  CHECK_THAT(c.ErrorOf(wide),
+             Contains("node wide") && Contains("with dilations and padding SAME; nothing is exported"));
   const std::string other = c.graph.AddPlaceholder("other", DType::kFloat32, {-1});
   CHECK(absl::IsInvalidArgument(c.Convert(other).status()));
 }

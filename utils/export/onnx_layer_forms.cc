@@ -24,6 +24,9 @@ Result Convolution(OnnxWalk& walk, const NodeDef& node, const NodeDef& last, con
   OnnxBuilder::Attrs attrs = WindowAttrs(node);
   const Ints dilations = IntsAttrOf(node, "dilations");
   attrs.push_back(OnnxInts("dilations", {dilations[1], dilations[2]}));
+  if (node.attr().at("padding").s() == "SAME" && dilations[1] * dilations[2] != 1) {
+    return NoOnnxForm(node, " with dilations and padding SAME");  // ONNX Runtime refuses it
+  }
   std::string images = node.input(0);
   const NodeDef& pad = walk.Producer(images);
   if (pad.op() == "Pad") {

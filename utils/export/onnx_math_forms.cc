@@ -86,6 +86,7 @@ Result OfRows(OnnxWalk& walk, const NodeDef& node, absl::string_view op) {
 Result Reduce(OnnxWalk& walk, const NodeDef& node, absl::string_view op) {
   ASSIGN_OR_RETURN(OnnxValue x, walk.GetAsIs(node.input(0)));
   ASSIGN_OR_RETURN(Ints axes, walk.IntsOf(node, 1));
+  if (axes.empty()) return x;  // of which ONNX would reduce all
   const bool keep_dims = BoolAttrOf(node, "keep_dims");
   for (int64_t& axis : axes) axis += axis < 0 ? x.rank : 0;
   // The mean of each channel is that of images in either layout.

@@ -20,7 +20,7 @@ absl::Status WriteOnnxModel(const std::string& path, const GraphDefBuilder& grap
   for (const GraphDefBuilder::Variable& variable : graph.variables()) bytes_of_variables += variable.type.num_bytes();
   if (bytes_of_variables > kMaxBytes - kMaxGraphBytes) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "the model has %.2f GiB of variables, and an ONNX file less than 2 GiB; nothing is exported, try "
+        "the model has %.2f GiB of variables, and an ONNX file at most 1.98 GiB; nothing is exported, try "
         "--export_format=saved_model",
         static_cast<double>(bytes_of_variables) / (int64_t{1} << 30)));
   }
@@ -34,10 +34,13 @@ absl::Status WriteOnnxModel(const std::string& path, const GraphDefBuilder& grap
   std::string model;
   {
     ASSIGN_OR_RETURN(const onnx::ModelProto proto, ConvertToOnnx(graph, signature, values));
-    OFFICIAL_CHECK(proto.SerializeToString(&model)) << "the graph has too many constants";
+    if (proto.ByteSizeLong() > kMaxBytes || !proto.SerializeToString(&model)) {
+      return absl::FailedPreconditionError(
+          "the graph has too many constants for an ONNX file; nothing is exported, try --export_format=saved_model");
+    }
   }
   RETURN_IF_ERROR(files::WriteFileAtomically(path, model));
-  return CheckOnnxFile(path, model, values);
+  return CheckOnnxFile(path, model, signature, values);
 }
 
 }  // namespace official::exporting

@@ -83,9 +83,9 @@ std::string Spoiled(const std::function<void(onnx::GraphProto&)>& change) {
   const std::string path = NewDirectory() + "/model.onnx";
   REQUIRE(WriteOnnxModel(path, model.graph, model.values, model.signature).ok());
   onnx::ModelProto loaded = Load(path);
-  CHECK(CheckOnnxModel(loaded) == absl::OkStatus());
+  CHECK(CheckOnnxModel(loaded, model.signature) == absl::OkStatus());
   change(*loaded.mutable_graph());
-  const absl::Status status = CheckOnnxModel(loaded);
+  const absl::Status status = CheckOnnxModel(loaded, model.signature);
   CHECK(absl::IsInternal(status));
   return std::string(status.message());
 }
@@ -99,6 +99,22 @@ TEST_CASE("A model that a loader would refuse is not exported") {
   CHECK_THAT(Spoiled([](Graph& g) { g.mutable_node(1)->set_output(0, "dense/MatMul"); }),
              Contains("two values have the name dense/MatMul"));
   CHECK_THAT(Spoiled([](Graph& g) { g.mutable_output(0)->set_name("z"); }), Contains("nothing makes the output z"));
+  CHECK_THAT(Spoiled([](Graph& g) { g.mutable_input(0)->set_name("input_1"); }),
+             Contains("uses input, which nothing before it makes"));
+  CHECK_THAT(Spoiled([](Graph& g) {
+               g.mutable_input(0)->set_name("input_1");
+               g.mutable_node(0)->set_input(0, "input_1");
+             }),
+             Contains("it has an input input_1"));
+  CHECK_THAT(Spoiled([](Graph& g) { *g.add_input() = g.input(0), g.mutable_input(1)->set_name("more"); }),
+             Contains("it has 2 inputs instead of 1"));
+  const auto type_of = [](Graph& g) { return g.mutable_output(0)->mutable_type()->mutable_tensor_type(); };
+  const std::string other = "the output y has another type or shape";
+  CHECK_THAT(Spoiled([&](Graph& g) { type_of(g)->set_elem_type(onnx::TensorProto::INT64); }), Contains(other));
+  CHECK_THAT(Spoiled([&](Graph& g) { type_of(g)->mutable_shape()->mutable_dim(0)->set_dim_value(1); }),
+             Contains(other));
+  CHECK_THAT(Spoiled([&](Graph& g) { type_of(g)->mutable_shape()->mutable_dim(1)->set_dim_value(3); }),
+             Contains(other));
   CHECK_THAT(Spoiled([](Graph& g) { g.mutable_initializer(0)->add_dims(2); }),
              Contains("dense/kernel has not the bytes"));
   // The body of a loop sees what was made before it, and has no name a second time.
@@ -120,10 +136,10 @@ TEST_CASE("A file that is not read back as it was written is found") {
   const std::string path = NewDirectory() + "/model.onnx";
   REQUIRE(WriteOnnxModel(path, model.graph, model.values, model.signature).ok());
   const std::string bytes = files::ReadFile(path, 1 << 20).value();
-  CHECK(CheckOnnxFile(path, bytes, model.OwnValues()) == absl::OkStatus());
+  CHECK(CheckOnnxFile(path, bytes, model.signature, model.OwnValues()) == absl::OkStatus());
   const auto error_with = [&](const std::string& content, const std::map<std::string, Tensor>& values) {
     REQUIRE(files::WriteFileAtomically(path, content).ok());
-    const absl::Status status = CheckOnnxFile(path, bytes, values);
+    const absl::Status status = CheckOnnxFile(path, bytes, model.signature, values);
     CHECK(absl::IsAborted(status));
     CHECK_THAT(std::string(status.message()), Contains(path));
     return std::string(status.message());
@@ -138,7 +154,9 @@ TEST_CASE("A file that is not read back as it was written is found") {
   CHECK_THAT(error_with(bytes, values), Contains("the variable dense/kernel"));
   values["dense/kernel"] = Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
   CHECK_THAT(error_with(bytes, values), Contains("the variable dense/kernel"));
-  CHECK_THAT(error_with(bytes, model.values), Contains("the variable dense/kernel/Adam"));
+  const absl::Status missing = CheckOnnxFile(path, bytes, model.signature, model.values);
+  CHECK(absl::IsInternal(missing));
+  CHECK_THAT(std::string(missing.message()), Contains("no initializer is the variable dense/kernel/Adam"));
 }
 
 TEST_CASE("A model that does not fit into a file of 2 GiB is refused before anything is written") {

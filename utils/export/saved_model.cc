@@ -3,12 +3,10 @@
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
-#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/export/saved_model_check.h"
