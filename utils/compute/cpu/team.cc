@@ -154,7 +154,7 @@ int Team::TryToStartSpares(int count) {
   try {
     StartHelpers(count, /*are_spares=*/true);
   } catch (const std::system_error&) {
-    // It goes without.
+    UseSpares(false);  // it goes without, and tries again later
   }
   return static_cast<int>(helpers_.size());
 }
