@@ -235,11 +235,11 @@ TEST_CASE("A loop has its condition before it and at the end of its body, and kn
   CHECK(NodeOf(body, body.output(1).name()).input(0) == again.input(0));
 }
 
-TEST_CASE("A sum of no dimensions is what is summed: ONNX would sum all") {
+TEST_CASE("A mean over no dimensions is its input: ONNX would take the mean of all") {
   Conversion c;
-  const std::string sum = c.graph.AddNode("Sum", "sum", {c.image, c.Int32s("axes", {0}, {})},
-                                          {{"T", TypeAttr(DType::kFloat32)}, {"keep_dims", BoolAttr(false)}});
-  const onnx::GraphProto graph = c.GraphOf(sum);
+  const std::string mean = c.graph.AddNode("Mean", "means", {c.image, c.Int32s("axes", {0}, {})},
+                                           {{"T", TypeAttr(DType::kFloat32)}, {"keep_dims", BoolAttr(false)}});
+  const onnx::GraphProto graph = c.GraphOf(mean);
   CHECK(Ops(graph) == Names{"Identity"});
   CHECK(Inputs(graph.node(0)) == Names{"image"});
 }
