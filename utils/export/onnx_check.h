@@ -1,4 +1,4 @@
-// What is checked of an ONNX model before an export is said to be done.
+// The checks of an ONNX model before an export is said to be done.
 #pragma once
 
 #include <map>

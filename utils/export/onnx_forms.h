@@ -26,12 +26,12 @@ using OnnxForms = std::map<absl::string_view, OnnxForm>;  // by TensorFlow's ops
 // Returns nullptr if there is none.
 const OnnxForm* OnnxFormOf(absl::string_view tensorflow_op);
 
-// Of which these are parts.
+// Return the forms by the ops that they are for: OnnxFormOf looks in all three.
 OnnxForms OnnxFormsOfMath();
 OnnxForms OnnxFormsOfLayers();
 OnnxForms OnnxFormsOfArrays();
 
-// What the forms share.
+// Returns Unimplemented, naming the op and its node; `why` ends the sentence.
 absl::Status NoOnnxForm(const tensorflow::NodeDef& node, absl::string_view why);
 // Returns the name of a node on the way to what `node` becomes.
 inline std::string Step(const tensorflow::NodeDef& node, absl::string_view op) {

@@ -21,7 +21,8 @@
 
 namespace official::exporting {
 
-// Of images: [N, H, W, C], as TensorFlow has them, or [N, C, H, W], as ONNX wants them. All else is kOwn.
+// OnnxLayout: kOwn is TensorFlow's, of images [N, H, W, C]; kChannelsFirst, of images only, is [N, C, H, W], as ONNX
+// wants them.
 enum OnnxLayout { kOwn, kChannelsFirst };
 inline constexpr int kImageRank = 4;
 
@@ -94,7 +95,7 @@ class OnnxWalk {
     Scope* around;
     std::map<std::string, OnnxValue> values[2] = {};  // of TensorFlow's tensors, by OnnxLayout
   };
-  // What a loop keeps: the node where its value comes in, that where it goes on or out, and the name of the last.
+  // A variable of a loop: the node where its value comes in, the one where it goes on or out, and the name of the last.
   struct LoopVariable {
     const tensorflow::NodeDef *merge, *branches;
     std::string exit = "";
@@ -110,7 +111,8 @@ class OnnxWalk {
   // The condition of a loop, whose variables have these values.
   Result ConditionOf(const std::string& condition, const std::vector<LoopVariable>& variables,
                      const OnnxValues& values);
-  // What comes into a loop at first (input 0 of the Merge nodes), and from one iteration to the next (input 1).
+  // Returns the values that come into a loop at first (input 0 of the Merge nodes), or from one iteration to the next
+  // (input 1).
   absl::StatusOr<OnnxValues> GetMerged(const std::vector<LoopVariable>& variables, int input);
 
   // Calls a function with another scope.

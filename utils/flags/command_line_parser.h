@@ -77,7 +77,7 @@ class CommandLineParser {
   absl::Status CheckRehearsal() const;
 
   std::optional<CommandLine::Request> RequestOf(absl::string_view name) const;
-  // Whether a word is one of this program's flags, so that it cannot be the value of the one before.
+  // Returns true if a word is one of this program's flags, so that it cannot be the value of the one before.
   bool IsFlag(absl::string_view word);
 
   absl::Status NoValueError(absl::string_view name, const Flag* flag, const std::string* next) const;

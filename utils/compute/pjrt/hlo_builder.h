@@ -52,7 +52,7 @@ struct HloCheck {
   std::string message;  // $0, $1 and so on in it stand for the values
 };
 
-// What the device of a module can do.
+// The abilities of the device that a module is for.
 struct HloOptions {
   // False for a device that has no float64 and would emulate it, such as a TPU: sums are then added up in float32, in
   // which such a device adds many partial sums.
