@@ -297,7 +297,7 @@ std::vector<HloValue> HloBuilder::SumOverDevices(absl::Span<const HloValue> valu
 }
 
 HloValue HloBuilder::WideSum(const HloValue& x, absl::Span<const int64_t> dims) {
-  return Reduce("add", Convert(x, options_.has_float64 ? hlo::kF64 : hlo::kF32), 0, dims);
+  return Reduce("add", Convert(x, options_.has_64_bits ? hlo::kF64 : hlo::kF32), 0, dims);
 }
 
 std::vector<int> HloBuilder::updated() const {

@@ -54,9 +54,9 @@ struct HloCheck {
 
 // The abilities of the device that a module is for.
 struct HloOptions {
-  // False for a device that has no float64 and would emulate it, such as a TPU: sums are then added up in float32, in
-  // which such a device adds many partial sums.
-  bool has_float64 = true;
+  // False for a device that has neither float64 nor integers of 64 bits and would emulate them, such as a TPU: sums are
+  // then added up in float32, in which such a device adds many partial sums.
+  bool has_64_bits = true;
   // False for a device that multiplies batches of matrices in float32 only, such as XLA for CPUs.
   bool has_narrow_products = false;
 };
@@ -65,6 +65,8 @@ class HloBuilder {
  public:
   // The arguments of the module in this order, sources of a graph.
   explicit HloBuilder(absl::Span<const Value> arguments, const HloOptions& options = {});
+
+  const HloOptions& options() const { return options_; }
 
   // The value of a graph's value: what its node's emitter has set, an argument, a constant, the last value that the
   // graph gave a variable, or a view of one of these.

@@ -73,10 +73,10 @@ TEST_CASE("Sums are added up in float64, but for devices without it") {
     return hlo.Module({});
   };
   CHECK_THAT(module({}), Catch::Contains("tensor<f64>) -> tensor<3xf64>"));
-  CHECK_THAT(module({.has_float64 = false}),
+  CHECK_THAT(module({.has_64_bits = false}),
              Catch::Contains("tensor<f32>) -> tensor<3xf32>") && !Catch::Contains("f64"));
-  CHECK(HloOptionsFor("cpu").has_float64);
-  CHECK_FALSE(HloOptionsFor("tpu").has_float64);
+  CHECK(HloOptionsFor("cpu").has_64_bits);
+  CHECK_FALSE(HloOptionsFor("tpu").has_64_bits);
 }
 
 // One result of each, by its op and type.

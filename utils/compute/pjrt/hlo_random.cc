@@ -12,8 +12,13 @@ struct Words {
   HloValue low, high;
 };
 
-// The product of ui32 values and a constant in 64 bits, from those of their halves: TPUs have no wider integers.
+// The product of ui32 values and a constant in 64 bits; where the device has no such integers, from those of their
+// halves.
 Words Product(HloBuilder& hlo, const HloValue& x, uint32_t factor) {
+  if (hlo.options().has_64_bits) {
+    const HloValue wide = hlo.Convert(x, hlo::kUi64), product = hlo.Mul(wide, hlo.SplatLike(factor, wide));
+    return {HloLowWord(hlo, product), HloHighWord(hlo, product)};
+  }
   const auto splat = [&](uint32_t value) { return hlo.SplatLike(value, x); };
   const auto low = [&](const HloValue& v) { return hlo.Binary("and", v, splat(0xFFFF)); };
   const auto high = [&](const HloValue& v) { return hlo.Binary("shift_right_logical", v, splat(16)); };
