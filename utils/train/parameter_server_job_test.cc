@@ -173,14 +173,16 @@ TEST_CASE("One worker with several devices ends with the bits of one process wit
   EstimatorConfig with_servers = NewConfig(micro_batches);
   with_servers.servers.sync_replicas = sync;
   with_servers.servers.partitioner = distribute::FixedShardsPartitioner(2).value();
+  // Of all examples several devices have gradients of the same rows.
+  const InputFn input = Batches(micro_batches == 1 ? kExamples : kBatch);
   constexpr int64_t kSteps = 9;
-  REQUIRE(TrainAlone(model, alone, kSteps, num_replicas).ok());
-  CHECK(TrainWithServers(model, with_servers, {1, 2, num_replicas}, kSteps).status() == absl::OkStatus());
+  REQUIRE(TrainAlone(model, alone, kSteps, num_replicas, input).ok());
+  CHECK(TrainWithServers(model, with_servers, {1, 2, num_replicas}, kSteps, input).status() == absl::OkStatus());
   CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
 
   // One process with other devices, and one server with others, continue.
-  REQUIRE(TrainAlone(model, with_servers, kSteps + 3, 4).ok());
-  REQUIRE(TrainWithServers(model, alone, {1, 1, 4}, kSteps + 3).status() == absl::OkStatus());
+  REQUIRE(TrainAlone(model, with_servers, kSteps + 3, 4, input).ok());
+  REQUIRE(TrainWithServers(model, alone, {1, 1, 4}, kSteps + 3, input).status() == absl::OkStatus());
   CHECK((Checkpoint(with_servers.model_dir, kSteps + 3) == Checkpoint(alone.model_dir, kSteps + 3)));
 }
 
