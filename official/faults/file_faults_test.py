@@ -123,7 +123,6 @@ class FileFaultsTest(harness.FaultTest):
     def test_disk_full_at_every_call(self) -> None:
         self.at_every_call("ENOSPC", lambda *run: self.check_told(*run, "No space left on device"))
 
-    @harness.of_every_program
     def test_input_output_error_at_every_call(self) -> None:
         self.at_every_call("EIO", lambda *run: self.check_told(*run, "Input/output error"))
 
