@@ -17,8 +17,23 @@ class PjrtKillTest(KilledRunsTest):
     steps_before_kill = range(6, 12)
     plugin: Path
 
-    def test_one_device(self) -> None:
+    def check_one_device(self) -> None:
         self.check("--distribution_strategy=tpu", f"--pjrt_plugin={self.plugin}")
+
+    def test_one_device(self) -> None:
+        self.check_one_device()
+
+    @harness.of("ncf")
+    def test_embeddings(self) -> None:
+        self.check_one_device()
+
+    @harness.of("resnet")
+    def test_batch_normalization(self) -> None:
+        self.check_one_device()
+
+    @harness.of("transformer")
+    def test_dropout(self) -> None:
+        self.check_one_device()
 
 
 if __name__ == "__main__":
