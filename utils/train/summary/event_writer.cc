@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/png_encoder.h"
 #include "utils/files/files.h"
@@ -113,12 +114,30 @@ absl::Status EventWriter::AddImages(int64_t step, absl::string_view tag, const c
 }
 
 absl::Status EventWriter::AddText(int64_t step, absl::string_view tag, absl::string_view text) {
+  return WriteText(step, tag, StringTensorProto(text));
+}
+
+absl::Status EventWriter::AddTextTable(int64_t step, absl::string_view tag,
+                                       const std::vector<std::vector<std::string>>& rows) {
+  tensorflow::TensorProto table;
+  table.set_dtype(tensorflow::DT_STRING);
+  for (const size_t size : {rows.size(), rows[0].size()}) {
+    table.mutable_tensor_shape()->add_dim()->set_size(static_cast<int64_t>(size));
+  }
+  for (const std::vector<std::string>& row : rows) {
+    OFFICIAL_CHECK(row.size() == rows[0].size());
+    for (const std::string& cell : row) table.add_string_val(cell);
+  }
+  return WriteText(step, tag, std::move(table));
+}
+
+absl::Status EventWriter::WriteText(int64_t step, absl::string_view tag, tensorflow::TensorProto tensor) {
   tensorflow::Event event;
   event.set_step(step);
   tensorflow::Summary::Value* const value = event.mutable_summary()->add_value();
   value->set_tag(absl::StrCat(tag, "/text_summary"));  // as TensorFlow 1.x names it
   value->mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
-  *value->mutable_tensor() = StringTensorProto(text);
+  *value->mutable_tensor() = std::move(tensor);
   return Write(event);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,7 +16,8 @@
 
 namespace tensorflow {
 class Event;
-}
+class TensorProto;
+}  // namespace tensorflow
 
 namespace official::train {
 
@@ -41,6 +43,8 @@ class EventWriter {
   absl::Status AddImages(int64_t step, absl::string_view tag, const compute::Tensor& images, int64_t max_images);
   // Adds a Markdown text, shown under `tag`.
   absl::Status AddText(int64_t step, absl::string_view tag, absl::string_view text);
+  // Adds a table of Markdown texts, rows of equally many cells and at least one of them, shown under `tag`.
+  absl::Status AddTextTable(int64_t step, absl::string_view tag, const std::vector<std::vector<std::string>>& rows);
   // Adds a session log. `checkpoint_path` is for kCheckpoint; TensorFlow uses the prefix without the step
   // ("<model_dir>/model.ckpt").
   absl::Status AddSessionLog(int64_t step, SessionStatus status, absl::string_view checkpoint_path = "");
@@ -60,6 +64,8 @@ class EventWriter {
   explicit EventWriter(std::unique_ptr<data::TFRecordWriter> records) : records_(std::move(records)) {}
   // Stamps the event with the present time and appends it.
   absl::Status Write(tensorflow::Event& event);
+  // Adds strings for the text plugin.
+  absl::Status WriteText(int64_t step, absl::string_view tag, tensorflow::TensorProto tensor);
 
   std::unique_ptr<data::TFRecordWriter> records_;
 };

@@ -127,6 +127,24 @@ TEST_CASE("Text is a string tensor of the text plugin") {
   CHECK(value.tensor().string_val(0) == "--batch_size=1");
 }
 
+TEST_CASE("A table of texts is a string tensor of rows and columns") {
+  const auto events = Written([](EventWriter& writer) {
+    return writer.AddTextTable(7, "samples", {{"class", "prediction"}, {"1", "2"}, {"3", "4"}});
+  });
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].step() == 7);
+  const tensorflow::Summary::Value& value = events[0].summary().value(0);
+  CHECK(value.tag() == "samples/text_summary");
+  CHECK(value.metadata().plugin_data().plugin_name() == "text");
+  const tensorflow::TensorProto& tensor = value.tensor();
+  CHECK(tensor.dtype() == tensorflow::DT_STRING);
+  REQUIRE(tensor.tensor_shape().dim_size() == 2);
+  CHECK(tensor.tensor_shape().dim(0).size() == 3);
+  CHECK(tensor.tensor_shape().dim(1).size() == 2);
+  CHECK(std::vector<std::string>(tensor.string_val().begin(), tensor.string_val().end()) ==
+        std::vector<std::string>{"class", "prediction", "1", "2", "3", "4"});
+}
+
 TEST_CASE("Session logs, run metadata and graphs are written") {
   const auto events = Written([](EventWriter& writer) {
     for (const absl::Status& status : {writer.AddSessionLog(7, SessionStatus::kStart),
