@@ -64,6 +64,7 @@ TEST_CASE("Defaults of the flags of the training itself, from the base and the p
   CHECK_FALSE(train.ema_decay.has_value());
   CHECK_FALSE(train.clip_norm.has_value());
   CHECK_FALSE(train.clip_value.has_value());
+  CHECK(train.eval_samples == 16);
   CHECK(train.check_replicas_steps == 100);
   CHECK(train.winograd);
 }

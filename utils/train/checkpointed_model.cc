@@ -52,6 +52,7 @@ CheckpointedModel::CheckpointedModel(Model model, EstimatorConfig config,
 absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
     Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy) {
   model.update = {.clip_norm = config.clip_norm, .clip_value = config.clip_value, .ema_decay = config.ema_decay};
+  if (config.eval_samples == 0) model.eval_samples = nullptr;
   std::unique_ptr<CheckpointedModel> opened(
       new CheckpointedModel(std::move(model), std::move(config), std::move(strategy)));
   RETURN_IF_ERROR(opened->ShareState());

@@ -34,6 +34,13 @@ absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::op
   return EvaluationLoop(*model_, input_fn, max_steps);
 }
 
+absl::Status Estimator::AddEvalSamples(EvalSamples samples) {
+  if (!model_->dir().writes_evaluations()) return absl::OkStatus();
+  RETURN_IF_ERROR(model_->dir().AddEvalSamples(global_step(), std::move(samples)));
+  ASSIGN_OR_RETURN(EventWriter* const events, model_->dir().EvalEvents());
+  return events->Flush();
+}
+
 absl::Status Estimator::LoadVariables(const compute::Graph& graph) {
   RETURN_IF_ERROR(model_->UseAverages(true));
   return model_->LoadVariables(graph);

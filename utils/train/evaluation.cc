@@ -142,6 +142,18 @@ absl::Status AddHostMetrics(CheckpointedModel& model, const ReplicatedProgram& p
   return absl::OkStatus();
 }
 
+// Adds examples of the batch while there are fewer than --eval_samples. The chief's first replica has a batch's first.
+absl::Status AddSamples(CheckpointedModel& model, const ReplicatedProgram& program, EvalSamples& samples) {
+  const int64_t missing = model.config().eval_samples - static_cast<int64_t>(samples.rows.size());
+  const ReplicatedProgram::Replica& first = program.replicas[0];
+  if (!model.model().eval_samples || !model.dir().writes_evaluations() || missing <= 0 || first.program == nullptr) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const data::Tensors predictions, model.replicas().FetchPredictions(first));
+  Append(model.model().eval_samples(first.share, predictions, missing), samples);
+  return absl::OkStatus();
+}
+
 // The means, by name, without global_step.
 absl::StatusOr<EvalResults> ResultsOf(CheckpointedModel& model, const ReplicatedProgram& program, const Sums& sums) {
   EvalResults results = {{"loss", static_cast<float>(sums.loss / static_cast<double>(sums.batches))}};
@@ -178,6 +190,7 @@ absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& in
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
   const auto start = std::chrono::steady_clock::now();
   Sums sums;
+  EvalSamples samples;
   ReplicatedProgram* program = nullptr;
   const std::string title = absl::StrCat("evaluating step ", step);
   logs::LogEvent("evaluation_start", title, {{"global_step", step}});
@@ -204,6 +217,7 @@ absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& in
     sums.examples += batch->num_examples;
     progress.Set(sums.examples);
     RETURN_IF_ERROR(AddHostMetrics(model, *program, sums));
+    RETURN_IF_ERROR(AddSamples(model, *program, samples));
   }
   while (!losses.empty()) RETURN_IF_ERROR(add_oldest_loss());
   if (program == nullptr) return absl::DataLossError("there is nothing to evaluate on: the data set is empty");
@@ -215,6 +229,7 @@ absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& in
   if (model.dir().writes_evaluations()) {
     ASSIGN_OR_RETURN(EventWriter* const events, model.dir().EvalEvents());
     RETURN_IF_ERROR(events->AddScalars(step, std::vector<EventWriter::Scalar>(results.begin(), results.end())));
+    RETURN_IF_ERROR(model.dir().AddEvalSamples(step, std::move(samples)));
     RETURN_IF_ERROR(events->Flush());
   }
   results.emplace_back("global_step", step);

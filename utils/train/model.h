@@ -11,6 +11,7 @@
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/data/batch.h"
+#include "utils/train/eval_samples.h"
 
 namespace official::train {
 
@@ -42,7 +43,7 @@ struct MeanMetric {
 
 struct ModelSpec {
   compute::Value loss;                       // kTrain, kEval: float32 scalar, the mean over the batch
-  std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]; kEval: the input of Model::host_metrics
+  std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]; kEval: the input of host_metrics, eval_samples
   std::vector<MeanMetric> metrics = {};      // kTrain, kEval
   std::vector<NamedValue> logged = {};       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy
   // kTrain: updated with each step. With several replicas the values are averaged over them first, each weighted by its
@@ -87,6 +88,11 @@ struct HostMetric {
 // Returns the metrics of one batch from its shares that are not empty, with the same names for all batches.
 using HostMetricsFn = std::function<std::vector<HostMetric>(absl::Span<const ShareResults> shares)>;
 
+// Returns the first examples of a share, at most `max_samples`, with what the model made of them: `predictions` are
+// ModelSpec::predictions.
+using EvalSamplesFn =
+    std::function<EvalSamples(const BatchShare& share, const data::Tensors& predictions, int64_t max_samples)>;
+
 // What a run adds to the update of each step: the options of TrainOptions, which the Estimator puts here.
 struct UpdateOptions {
   // The gradients, as one vector, are scaled by clip_norm / max(norm, clip_norm): tf.clip_by_global_norm.
@@ -113,6 +119,8 @@ struct Model {
   ShareFn share = nullptr;  // unset: ShareOfRows
   // Metrics of an evaluation in addition to ModelSpec::metrics, computed on the host.
   HostMetricsFn host_metrics = nullptr;
+  // What event files show of the first examples of each evaluation; unset: nothing.
+  EvalSamplesFn eval_samples = nullptr;
   // The tag in event files of the norm of all gradients as one vector, which hooks know as gradient_norm; empty: none.
   // With UpdateOptions::clip_norm it is always shown, as gradient_norm without a tag.
   std::string gradient_norm_tag = "";

@@ -21,6 +21,7 @@ namespace {
 constexpr char kFlagsFile[] = "flags.txt";
 constexpr char kAlgorithmsFile[] = "algorithms.txt";
 constexpr char kEvaluatedStepFile[] = "eval/evaluated_step";
+constexpr char kSamplesTag[] = "samples";
 constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20, kMaxStepBytes = 100;
 
 }  // namespace
@@ -68,6 +69,18 @@ absl::StatusOr<EventWriter*> ModelDir::EvalEvents() {
     ASSIGN_OR_RETURN(eval_events_, EventWriter::Open(File("eval")));
   }
   return eval_events_.get();
+}
+
+absl::Status ModelDir::AddEvalSamples(int64_t step, EvalSamples samples) {
+  if (samples.rows.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(EventWriter* const events, EvalEvents());
+  if (!samples.images.empty() && !std::exchange(has_sample_images_, true)) {
+    const compute::Tensor images = ImagesOf(samples);
+    RETURN_IF_ERROR(events->AddImages(step, kSamplesTag, images, images.shape().dim(0)));
+  }
+  CutLongTexts(samples);
+  samples.rows.insert(samples.rows.begin(), samples.columns);
+  return events->AddTextTable(step, kSamplesTag, samples.rows);
 }
 
 void ModelDir::LogChangedFlags() const {

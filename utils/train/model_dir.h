@@ -17,6 +17,7 @@
 #include "utils/compute/kernel/algorithm_choices.h"
 #include "utils/train/background_saver.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/eval_samples.h"
 #include "utils/train/options.h"
 #include "utils/train/summary/event_writer.h"
 
@@ -52,6 +53,9 @@ class ModelDir {
   EventWriter& train_events() { return *train_events_; }
   // Returns the events of evaluations, which begin with the first call; only if writes_evaluations().
   absl::StatusOr<EventWriter*> EvalEvents();
+  // Adds samples to the events of evaluations: a table of their texts and, with the first of this process, their
+  // images, which are those of all of them. Nothing if there are none. Only if writes_evaluations().
+  absl::Status AddEvalSamples(int64_t step, EvalSamples samples);
 
   // Logs the flags that differ from those of the last training in the directory, if any do.
   void LogChangedFlags() const;
@@ -71,6 +75,7 @@ class ModelDir {
   const Use use_;
   std::unique_ptr<BackgroundSaver> saver_;
   std::unique_ptr<EventWriter> train_events_, eval_events_;
+  bool has_sample_images_ = false;  // eval_events_ have them
 };
 
 }  // namespace official::train

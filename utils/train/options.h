@@ -36,6 +36,7 @@ struct TrainOptions {
   std::optional<double> ema_decay;
   // The gradients of a step are clipped by their norm or by value, before the update. At most one is set; more than 0.
   std::optional<double> clip_norm, clip_value;
+  int eval_samples = 16;           // the number of examples of an evaluation that event files show; 0: none
   int check_replicas_steps = 100;  // steps between two comparisons of the replicas' variables
   // True: times the algorithms of kernels that have several in the first run in model_dir and keeps the choice in
   // algorithms.txt there. False: the choice does not depend on times.

@@ -304,15 +304,20 @@ absl::StatusOr<double> Replicas::MeanFetch(const ReplicatedProgram& program, int
   return std::accumulate(parts.begin(), parts.end(), 0.0);
 }
 
+absl::StatusOr<data::Tensors> Replicas::FetchPredictions(const ReplicatedProgram::Replica& replica) const {
+  data::Tensors predictions;
+  for (size_t i = 1; i < replica.model->fetch_names.size(); ++i) {  // behind the loss
+    ASSIGN_OR_RETURN(predictions.emplace_back(), replica.program->Fetch(static_cast<int>(i)));
+  }
+  return predictions;
+}
+
 absl::StatusOr<std::vector<ShareResults>> Replicas::GatherPredictions(const ReplicatedProgram& program) const {
   std::vector<ShareResults> own;
   for (const ReplicatedProgram::Replica& replica : program.replicas) {
     if (replica.program == nullptr) continue;
-    ShareResults& results = own.emplace_back(ShareResults{replica.share.labels, {}});
-    for (size_t i = 1; i < replica.model->fetch_names.size(); ++i) {  // behind the loss
-      ASSIGN_OR_RETURN(Tensor value, replica.program->Fetch(static_cast<int>(i)));
-      results.predictions.push_back(std::move(value));
-    }
+    ASSIGN_OR_RETURN(data::Tensors predictions, FetchPredictions(replica));
+    own.push_back({replica.share.labels, std::move(predictions)});
   }
   if (!strategy_.has_other_workers()) return own;
   ASSIGN_OR_RETURN(const std::vector<std::string> given, strategy_.GatherBytes(BytesOf(own)));

@@ -106,6 +106,8 @@ class Replicas {
   // the mean over its examples; for an update, the mean over the examples of all micro-batches. As all that asks other
   // workers, it is called by all of them at the same point.
   absl::StatusOr<double> MeanFetch(const ReplicatedProgram& program, int i) const;
+  // Returns, for an evaluation with host metrics or samples, what a replica that has a program has fetched.
+  absl::StatusOr<data::Tensors> FetchPredictions(const ReplicatedProgram::Replica& replica) const;
   // Returns, for an evaluation with host metrics, what each replica with a share of the batch has fetched, in the order
   // of the job's replicas.
   absl::StatusOr<std::vector<ShareResults>> GatherPredictions(const ReplicatedProgram& program) const;

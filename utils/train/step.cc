@@ -361,7 +361,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   // A loss that is not finite ends a training step before it changes anything.
   const Value loss = mode == Mode::kTrain ? compute::CheckNumerics(model_spec.loss) : model_spec.loss;
   fetch({"loss", loss});
-  if (mode == Mode::kEval && model.host_metrics) {
+  if (mode == Mode::kEval && (model.host_metrics || model.eval_samples)) {
     for (const NamedValue& p : model_spec.predictions) fetch(p);
   }
   std::vector<compute::Count> counts;

@@ -70,7 +70,8 @@ struct BuiltModel {
   compute::GraphRoots roots;
   StepPart part = StepPart::kWhole;
   // The names of the fetches. Training: "loss" and the logged values (a micro-batch has none, and the update those of
-  // the whole step); evaluation: "loss" and, with host metrics, the predictions; prediction: the predictions.
+  // the whole step); evaluation: "loss" and, with host metrics or samples, the predictions; prediction: the
+  // predictions.
   std::vector<std::string> fetch_names;
   std::vector<std::string> fetch_tags;  // tags in event files
   // The index of one more fetch with a dynamic loss scale, a bool scalar: true if the step updated the variables.
