@@ -1,5 +1,6 @@
 #include "official/mnist/mnist_model.h"
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/layers/layers.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/dropout/dropout.h"
@@ -8,6 +9,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/ops/top_k/top_k.h"
+#include "utils/train/class_samples.h"
 
 namespace official::mnist {
 namespace {
@@ -38,10 +40,10 @@ absl::StatusOr<train::ModelSpec> BuildMnist(const ModelConfig& config, const tra
   train::ModelSpec spec;
   const Value logits = Logits(config, in);
   const Value classes = compute::ArgMax(logits);
-  if (in.mode == train::Mode::kPredict) {
+  if (in.mode != train::Mode::kTrain) {
     spec.predictions = {{"classes", classes}, {"probabilities", compute::Softmax(logits)}};
-    return spec;
   }
+  if (in.mode == train::Mode::kPredict) return spec;
   const Value labels = in.labels[0];
   spec.loss = compute::Mean(compute::SparseSoftmaxCrossEntropy(logits, labels));
   const Value correct = compute::Cast(compute::Equal(compute::Cast(classes, DType::kInt32), labels), DType::kFloat32);
@@ -67,6 +69,8 @@ train::Model MnistModel(const ModelConfig& config) {
             return compute::Adam(inputs, variables, {});
           },
       .learning_rate = [config](int64_t) { return config.learning_rate; },
+      .eval_samples =
+          train::ClassSamples({kImageSize, kImageSize, 1}, [](int64_t digit) { return absl::StrCat(digit); }),
   };
 }
 

@@ -104,6 +104,17 @@ TEST_CASE("A run in two parts ends with the bits of one run, and a finished one 
   CHECK(Run(parts) == NothingToDo(9));
 }
 
+TEST_CASE("Samples of evaluations change no bit") {
+  MnistConfig none = SmallConfig();
+  none.base.train_epochs = 2;
+  none.train.eval_samples = 0;
+  MnistConfig some = none;
+  some.train.model_dir = NewDirectory("model");
+  some.train.eval_samples = 16;
+  CHECK(run::EvaluationsIn(Run(none)) == run::EvaluationsIn(Run(some)));
+  CheckSameBits(none, some);
+}
+
 TEST_CASE("bfloat16 and half train too, half with a static and with a dynamic loss scale") {
   MnistConfig config = SmallConfig();
   config.base.train_epochs = 8;

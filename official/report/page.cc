@@ -13,6 +13,7 @@
 #include "official/report/html.h"
 #include "official/report/overview.h"
 #include "official/report/page_style.h"
+#include "official/report/sample_cards.h"
 #include "official/report/time_bars.h"
 
 namespace official::report {
@@ -105,6 +106,13 @@ std::string Images(const Run& run, size_t number) {
                       "</h3>\n<div class=\"images\">\n", html, "</div>\n");
 }
 
+std::string SamplesOf(const Run& run, size_t number) {
+  const std::string cards = SampleCards(run.samples);
+  if (cards.empty()) return "";
+  return absl::StrCat("<h3>", Swatch(number), Escape(run.path), ", evaluation of step ", run.samples.step, "</h3>\n",
+                      cards);
+}
+
 std::string Notes(const std::vector<Run>& runs) {
   std::string html;
   for (const Run& run : runs) {
@@ -133,8 +141,10 @@ std::string Page(const std::vector<Run>& runs) {
   html += Section("Curves", figures.empty() ? "<p>No values are recorded yet.</p>\n"
                                             : absl::StrCat("<div class=\"graphs\">\n", figures, "</div>\n"));
   html += Section("Where the time of a step goes", TimeBars(runs));
-  std::string images;
+  std::string samples, images;
+  for (size_t i = 0; i < runs.size(); ++i) samples += SamplesOf(runs[i], i);
   for (size_t i = 0; i < runs.size(); ++i) images += Images(runs[i], i);
+  html += Section("Samples", samples);
   html += Section("Images", images);
   html += Section("Flags", Comparison(runs, &Run::flags, "flags", "--"));
   html += Section("Machine and versions", Comparison(runs, &Run::facts, "facts", ""));

@@ -57,6 +57,17 @@ summary { cursor: pointer; padding: .5rem 0; }
 .images { display: flex; flex-wrap: wrap; gap: .5rem; }
 .images figure { padding: .5rem; }
 .images img { width: 84px; height: auto; image-rendering: pixelated; border: 1px solid var(--line); }
+.samples { list-style: none; margin: 0; padding: 0; display: grid; gap: .5rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 9rem), 1fr)); }
+.of-text { grid-template-columns: repeat(auto-fill, minmax(min(100%, 25rem), 1fr)); }
+.samples li { padding: .5rem; background: var(--card); border: 1px solid var(--line); border-radius: .5rem;
+  font-size: .875rem; min-width: 0; }
+.samples .wrong { border-color: var(--bad); }
+.samples img { width: 112px; max-width: 100%; height: auto; image-rendering: pixelated; }
+.samples dl { margin: 0; overflow-wrap: anywhere; }
+.samples dt { color: var(--weak); }
+.samples dd { margin: 0 0 .25rem; }
+.samples strong { color: var(--bad); }
 @media print { details { display: block; } }
 )css";
 

@@ -32,6 +32,15 @@ struct Image {
   int64_t step = 0;
 };
 
+// Examples of an evaluation with what was predicted for them, as --eval_samples records them.
+struct Samples {
+  int64_t step = 0;                              // of the evaluation
+  std::vector<std::string> columns{};            // the names of the texts
+  std::vector<std::vector<std::string>> rows{};  // of each example, a text for each column
+  std::map<size_t, std::string> pngs{};          // the image of an example, by its place in `rows`
+};
+inline constexpr size_t kMaxSamples = 100, kMaxSampleColumns = 16, kMaxSampleBytes = 1 << 20;  // of all texts
+
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
 struct Run {
@@ -39,6 +48,7 @@ struct Run {
   Curves curves{};
   std::optional<double> first_time{}, last_time{};  // of events, seconds since 1970
   std::vector<Image> images{};                      // those of the last step that has any
+  Samples samples{};                                // of the last evaluation that has any
   NamedTexts flags{};                               // of the last run in the directory, without --
   NamedTexts facts{};                               // model, data, machine, versions: name and value
   std::string trace_file{};                         // the name of the timeline that op_times are from

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "official/report/event_files.h"
 #include "official/report/page.h"
+#include "official/report/sample_cards.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
 #include "utils/protos/event.pb.h"
@@ -125,6 +126,73 @@ TEST_CASE("An event file that is cut off or damaged is used up to there") {
   CHECK(Last(run, kTrainingLoss) == 4);
   REQUIRE(run.notes.size() == 1);
   CHECK_THAT(run.notes[0], Contains(path) && Contains("checksum"));
+}
+
+tensorflow::Event SamplesEvent(int64_t step, const std::vector<int64_t>& dims, const std::vector<std::string>& texts) {
+  tensorflow::Event event;
+  event.set_step(step);
+  tensorflow::Summary::Value* const value = event.mutable_summary()->add_value();
+  value->set_tag("samples/text_summary");
+  value->mutable_tensor()->set_dtype(tensorflow::DT_STRING);
+  for (const int64_t dim : dims) value->mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(dim);
+  for (const std::string& text : texts) value->mutable_tensor()->add_string_val(text);
+  return event;
+}
+
+tensorflow::Event ImageEvent(const std::string& tag, const std::string& png) {
+  tensorflow::Event event;
+  event.mutable_summary()->add_value()->set_tag(tag);
+  event.mutable_summary()->mutable_value(0)->mutable_image()->set_encoded_image_string(png);
+  return event;
+}
+
+TEST_CASE("Samples are those of the last evaluation, with the images of any") {
+  const std::string directory = NewDirectory("samples"), png = "\x89PNG\r\n\x1a\n";
+  WriteEvents(directory + "/events.out.tfevents.1.host", {SamplesEvent(1, {2, 1}, {"of", "training"})});
+  WriteEvents(directory + "/eval/events.out.tfevents.1.host",
+              {ImageEvent("samples/image/0", png + "first"), ImageEvent("samples/image/1", png + "second"),
+               ImageEvent("samples/image/1", "no PNG"), ImageEvent("samples/image/100", png),
+               ImageEvent("samples/image/-1", png), ImageEvent("samples/image/x", png), ImageEvent("other", png),
+               SamplesEvent(10, {2, 2}, {"class", "prediction", "a", "b"}),
+               SamplesEvent(20, {3, 2}, {"class", "prediction", "a", "a", "b", "c"})});
+  const Samples samples = ReadRun(directory).value().samples;
+  CHECK(samples.step == 20);
+  CHECK(samples.columns == std::vector<std::string>{"class", "prediction"});
+  CHECK(samples.rows == std::vector<std::vector<std::string>>{{"a", "a"}, {"b", "c"}});
+  CHECK(samples.pngs == std::map<size_t, std::string>{{0, png + "first"}, {1, png + "second"}});
+}
+
+TEST_CASE("Samples that are no table are left out with a note") {
+  const std::string directory = NewDirectory("bad_samples"), path = directory + "/eval/events.out.tfevents.1.host";
+  Write(directory + "/metric.log", Metric("loss", "1", 1));
+  const std::vector<std::string> four(4, "x"), many(17, "x"), tall(102, "x");
+  const auto [dims, texts] = GENERATE_COPY(
+      std::pair(std::vector<int64_t>{4}, four), std::pair(std::vector<int64_t>{2, 3}, four),
+      std::pair(std::vector<int64_t>{4, 0}, four), std::pair(std::vector<int64_t>{1, 4}, four),
+      std::pair(std::vector<int64_t>{-2, -2}, four), std::pair(std::vector<int64_t>{int64_t{1} << 62, 4}, four),
+      std::pair(std::vector<int64_t>{102, 1}, tall), std::pair(std::vector<int64_t>{1, 17}, many),
+      std::pair(std::vector<int64_t>{2, 1}, std::vector<std::string>(2, std::string(600000, 'x'))));
+  WriteEvents(
+      path, {SamplesEvent(10, {2, 1}, {"text", "good"}), SamplesEvent(20, dims, texts), SamplesEvent(30, dims, texts)});
+  const Run run = ReadRun(directory).value();
+  CHECK(run.samples.step == 10);
+  CHECK(run.samples.rows == std::vector<std::vector<std::string>>{{"good"}});
+  CHECK(run.notes == std::vector<std::string>{path + ": the samples of step 20 are not a table of texts"});
+}
+
+TEST_CASE("Cards of samples: image, texts, and which predictions are wrong") {
+  const std::string cards = SampleCards({.step = 1,
+                                         .columns = {"class", "prediction", "probability"},
+                                         .rows = {{"<i>", "<i>", "0.9"}, {"cat", "dog", "0.5"}},
+                                         .pngs = {{0, "png"}, {7, "no such example"}}});
+  CHECK_THAT(cards, Contains("<p>1 of 2 predictions are wrong.</p>") && Contains("<ul class=\"samples\">"));
+  CHECK_THAT(cards, Contains("<li><img alt=\"example 1: class &lt;i&gt;\" src=\"data:image/png;base64,cG5n\"><dl>"));
+  CHECK_THAT(cards, Contains("<li class=\"wrong\"><dl><dt>class</dt><dd dir=\"auto\">cat</dd><dt>prediction</dt>"
+                             "<dd dir=\"auto\">dog <strong>&#10007; wrong</strong></dd><dt>probability</dt>"));
+  CHECK(cards.find("<i>") == std::string::npos);
+  const std::string texts = SampleCards({.columns = {"source", "translation"}, .rows = {{"a", "b"}}});
+  CHECK_THAT(texts, Contains("<ul class=\"samples of-text\">") && !Contains("wrong"));
+  CHECK(SampleCards({}).empty());
 }
 
 TEST_CASE("Names of curves") {

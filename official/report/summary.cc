@@ -60,6 +60,17 @@ logs::Json JsonOf(const CurveKey& key, const Series& series) {
                             {"not_finite", total.not_finite}};
 }
 
+// An object for each example: its texts by the names of their columns.
+logs::Json::Array JsonOf(const Samples& samples) {
+  logs::Json::Array examples;
+  for (const std::vector<std::string>& row : samples.rows) {
+    logs::Json::Object example;
+    for (size_t i = 0; i < row.size(); ++i) example.emplace_back(samples.columns[i], row[i]);
+    examples.emplace_back(std::move(example));
+  }
+  return examples;
+}
+
 }  // namespace
 
 std::string Sparkline(const Series& series, int width) {
@@ -121,6 +132,7 @@ void PrintJsonSummary(const Run& run, std::ostream& out) {
                     {"last_step", run.last_step()},
                     {"seconds", run.first_time ? logs::Json(*run.last_time - *run.first_time) : logs::Json()},
                     {"curves", std::move(curves)},
+                    {"samples", JsonOf(run.samples)},
                     {"notes", std::move(notes)}},
                    out);
 }

@@ -7,9 +7,12 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/protos/event.pb.h"
 #include "utils/train/checkpoint/bundle.h"
 
 namespace official::run {
@@ -66,6 +69,29 @@ std::vector<double> Losses(const Config& config) {
     if (entry["name"] == "loss") losses.push_back(entry["value"]);
   }
   return losses;
+}
+
+std::vector<std::vector<std::string>> LastSamples(const Config& config) {
+  std::vector<std::vector<std::string>> rows;
+  const std::string directory = config.train.model_dir + "/eval";
+  const std::vector<std::string> names = files::ListDirectory(directory).value();
+  for (const std::string& name : names) {
+    if (!absl::StartsWith(name, "events.")) continue;
+    const auto reader = data::TFRecordReader::Open(files::JoinPath(directory, name)).value();
+    for (std::string record; reader->Next(&record).value();) {
+      tensorflow::Event event;
+      REQUIRE(event.ParseFromString(record));
+      for (const tensorflow::Summary::Value& value : event.summary().value()) {
+        if (value.tag() != "samples/text_summary") continue;
+        const tensorflow::TensorProto& table = value.tensor();
+        rows.assign(table.tensor_shape().dim(0).size(), {});
+        for (int i = 0; i < table.string_val_size(); ++i) {
+          rows[i / table.tensor_shape().dim(1).size()].push_back(table.string_val(i));
+        }
+      }
+    }
+  }
+  return rows;
 }
 
 }  // namespace official::run

@@ -26,4 +26,8 @@ void CheckSameBits(const Config& a, const Config& b);
 // Returns the losses in metric.log, in order: with log_every_n_steps = 1 one per step, and those of the evaluations.
 std::vector<double> Losses(const Config& config);
 
+// Returns the last table of samples in the event files of evaluations, its first row the names of the columns; empty
+// if there is none.
+std::vector<std::vector<std::string>> LastSamples(const Config& config);
+
 }  // namespace official::run

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
 
 from official.mnist.interop import idx
 from tools.interop import harness
 
 
 def read_events(folder: Path) -> EventAccumulator:
-    return EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0}).Reload()
+    return EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0, "images": 0}).Reload()
 
 
 def scalars(events: EventAccumulator, tag: str) -> dict[int, float]:
@@ -51,6 +52,15 @@ class EventsTest(harness.InteropTest):
         evaluation = read_events(model_dir / "eval")
         for tag in ("accuracy", "loss"):
             self.assertEqual(sorted(scalars(evaluation, tag)), [3, 6])
+        samples = evaluation.Tensors("samples/text_summary")
+        self.assertEqual([event.step for event in samples], [3, 6])
+        table = make_ndarray(samples[-1].tensor_proto)
+        self.assertEqual(table.shape, (17, 3))
+        self.assertEqual([cell.decode() for cell in table[0]], ["class", "prediction", "probability"])
+        _, labels = idx.draw_examples(70, seed=2)
+        self.assertEqual([int(row[0]) for row in table[1:]], list(labels[:16]))
+        (image,) = evaluation.Images("samples/image/15")
+        self.assertEqual((image.width, image.height), (28, 28))
         self.assertAlmostEqual(scalars(evaluation, "accuracy")[6], harness.metric(model_dir, "accuracy")[6], places=6)
 
 
