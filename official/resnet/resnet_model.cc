@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/ops/top_k/top_k.h"
+#include "utils/train/class_samples.h"
 
 namespace official::resnet {
 namespace {
@@ -165,10 +167,10 @@ absl::StatusOr<train::ModelSpec> BuildResnet(const ModelConfig& config, const tr
   Network network(config, in);
   const Value logits = network.Logits(in.features[0], in.dtype, num_classes);
   const Value classes = compute::ArgMax(logits);
-  if (in.mode == train::Mode::kPredict) {
+  if (in.mode != train::Mode::kTrain) {
     spec.predictions = {{"classes", classes}, {"probabilities", compute::Softmax(logits)}};
-    return spec;
   }
+  if (in.mode == train::Mode::kPredict) return spec;
   const Value labels = in.labels[0];
   const Value cross_entropy = compute::Mean(compute::SparseSoftmaxCrossEntropy(logits, labels, config.label_smoothing));
   const Value l2_loss = WeightDecay(config, in.graph);
@@ -262,6 +264,13 @@ absl::Status CheckSize(DatasetName dataset, int size) {
       " layers, not ", size));
 }
 
+train::EvalSamplesFn ImageSamples(DatasetName dataset, std::vector<std::string> class_names) {
+  const int64_t size = InfoOf(dataset).image_size;
+  return train::ClassSamples({size, size, 3}, [names = std::move(class_names)](int64_t id) {
+    return names.empty() ? absl::StrCat(id) : names.at(id);
+  });
+}
+
 train::Model ResnetModel(const ModelConfig& config) {
   return {
       .name = "resnet",
@@ -275,6 +284,7 @@ train::Model ResnetModel(const ModelConfig& config) {
       .learning_rate_flag = "--base_learning_rate",
       .synchronizes = config.sync_batch_norm,
       .image_feature = 0,
+      .eval_samples = ImageSamples(config.dataset, /*class_names=*/{}),
   };
 }
 

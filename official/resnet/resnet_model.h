@@ -69,4 +69,8 @@ absl::Status CheckSize(DatasetName dataset, int size);
 // size must pass CheckSize, the version be 1 or 2.
 train::Model ResnetModel(const ModelConfig& config);
 
+// Returns what evaluations show of their first images: their classes and those predicted, by their names, or by their
+// numbers if `class_names` is empty.
+train::EvalSamplesFn ImageSamples(DatasetName dataset, std::vector<std::string> class_names);
+
 }  // namespace official::resnet

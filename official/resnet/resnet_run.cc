@@ -227,9 +227,11 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
       .fine_tune = config.fine_tune,
       .metrics = EvaluationMetrics(model),
       .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"};
-  if (session == nullptr) return run::Rehearse(config, ResnetModel(model), std::move(input), options, results);
+  train::Model network = ResnetModel(model);
+  network.eval_samples = ImageSamples(model.dataset, classes.names);
+  if (session == nullptr) return run::Rehearse(config, std::move(network), std::move(input), options, results);
   if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
-  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(ResnetModel(model), std::move(input), options));
+  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(network), std::move(input), options));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const exporting::Destination& to) {
     return ExportTrained(*estimator, config.model.dataset, classes.names, to);

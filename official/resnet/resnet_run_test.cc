@@ -102,6 +102,10 @@ TEST_CASE("Training on CIFAR-10 learns, evaluates and leaves TensorFlow's files"
   const std::vector<double> losses = run::Losses(config);
   // Of the last step; evaluations still see moving averages that began at 0 and 1.
   CHECK(losses[losses.size() - 2] < 0.5 * losses.front());
+  const auto samples = run::LastSamples(config);
+  REQUIRE(samples.size() == 17);  // of two batches
+  const char* const classes[] = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"};
+  for (size_t i = 0; i < 8; ++i) CHECK(samples[1 + i][0] == classes[i]);
   const auto checkpoint = run::Checkpoint(config);
   for (const char* name : {"resnet_model/conv2d/kernel", "resnet_model/batch_normalization/moving_variance",
                            "resnet_model/dense/bias/Momentum"}) {
