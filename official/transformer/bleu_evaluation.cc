@@ -1,5 +1,6 @@
 #include "official/transformer/bleu_evaluation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -63,7 +64,14 @@ absl::StatusOr<std::unique_ptr<BleuEvaluation>> BleuEvaluation::Open(const BleuC
   return evaluation;
 }
 
-absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(const train::Estimator& estimator) {
+train::EvalSamples BleuEvaluation::SamplesOf(const std::vector<std::string>& translations) const {
+  train::EvalSamples samples{.columns = {"source", "reference", "translation"}, .rows = {}};
+  const size_t num_samples = std::min(translations.size(), static_cast<size_t>(config_.eval_samples));
+  for (size_t i = 0; i < num_samples; ++i) samples.rows.push_back({source_[i], reference_[i], translations[i]});
+  return samples;
+}
+
+absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(train::Estimator& estimator) {
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                    Decoder::Create(params_, config_.dtype, estimator.strategy().device(0),
                                    [&](const compute::VariableSpec& spec) { return estimator.Variable(spec.name); }));
@@ -77,6 +85,7 @@ absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(const train::Estimat
   const float cased = TextBleu(reference_, *translations, {.case_sensitive = true});
   const float uncased = TextBleu(reference_, *translations, {.case_sensitive = false});
   const train::EvalResults results = {{"bleu_cased", cased}, {"bleu_uncased", uncased}};
+  RETURN_IF_ERROR(estimator.AddEvalSamples(SamplesOf(*translations)));
   LOG(INFO) << "Bleu score (uncased): " << uncased << ", (cased): " << cased;
   if (config_.model_dir.empty()) return results;
   if (events_ == nullptr) {

@@ -20,6 +20,7 @@ struct BleuConfig {
   std::string vocab_file;
   std::string model_dir;                            // events go into its subdirectory bleu; empty: there are none
   compute::DType dtype = compute::DType::kFloat32;  // type of the computation
+  int eval_samples = 16;                            // the number of translations that event files show
 };
 
 class BleuEvaluation {
@@ -29,11 +30,13 @@ class BleuEvaluation {
   static absl::StatusOr<std::unique_ptr<BleuEvaluation>> Open(const BleuConfig& config, const ModelParams& params);
 
   // Translates with the present weights, on the first device. Returns the BLEU of the translation, 0 to 100, with and
-  // without regard to case: bleu_cased and bleu_uncased, which the event file has as bleu/cased and bleu/uncased.
-  // Cancelled after a signal to stop; else errors of Decoder and EventWriter.
-  absl::StatusOr<train::EvalResults> Evaluate(const train::Estimator& estimator);
+  // without regard to case: bleu_cased and bleu_uncased, which the event file has as bleu/cased and bleu/uncased. The
+  // first sentences become samples of the estimator's evaluation, with source, reference and translation. Cancelled
+  // after a signal to stop; else errors of Decoder and EventWriter.
+  absl::StatusOr<train::EvalResults> Evaluate(train::Estimator& estimator);
 
  private:
+  train::EvalSamples SamplesOf(const std::vector<std::string>& translations) const;
   BleuEvaluation(const BleuConfig& config, const ModelParams& params) : config_(config), params_(params) {}
 
   const BleuConfig config_;

@@ -179,7 +179,8 @@ absl::StatusOr<std::unique_ptr<BleuEvaluation>> OpenBleu(const TransformerConfig
                                  .reference = *config.bleu_ref,
                                  .vocab_file = *config.vocab_file,
                                  .model_dir = model_dir,
-                                 .dtype = config.train.dtype},
+                                 .dtype = config.train.dtype,
+                                 .eval_samples = config.train.eval_samples},
                                 config.params);
   }
   if (config.vocab_file) RETURN_IF_ERROR(ReadVocabularyFor(config.params, *config.vocab_file).status());

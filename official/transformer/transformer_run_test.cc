@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "official/transformer/bleu/bleu.h"
 #include "official/transformer/text/vocabulary.h"
 #include "official/transformer/translate_run.h"
@@ -201,6 +202,12 @@ TEST_CASE("After each evaluation a text is translated, with the BLEU that the pr
   REQUIRE(events.size() == 2);
   CHECK(events[1] == std::pair<int64_t, float>(400, static_cast<float>(uncased)));
   CHECK(Events(config.train.model_dir + "/bleu", "bleu/cased").back().second == static_cast<float>(cased));
+  const std::vector<std::string> lines = absl::StrSplit(files::ReadFile(translation, 1000).value(), '\n');
+  CHECK(run::LastSamples(config) ==
+        std::vector<std::vector<std::string>>{{"source", "reference", "translation"},
+                                              {"a b c d e f", "b c d e f g", lines.at(0)},
+                                              {" h g f e d c b a ", "i h g f e d c b", lines.at(1)},
+                                              {"b d f h k m o", "c e g i l n P", lines.at(2)}});
   const std::string log = files::ReadFile(config.train.model_dir + "/metric.log", 1 << 24).value();
   CHECK_THAT(log, Contains("{\"name\": \"bleu_cased\", \"value\": ") && Contains("{\"name\": \"bleu_uncased\", "));
 }
