@@ -23,7 +23,7 @@ ABSL_FLAG(
     "separated by commas, tabs, ::, semicolons or spaces.");
 ABSL_FLAG(std::string, item_names, "",
           "File with the number and the name of an item on each line (u.item, movies.dat or movies.csv of MovieLens). "
-          "--predict prints the names, --export_dir copies them.");
+          "--predict and the samples of evaluations show the names, --export_dir copies them.");
 ABSL_FLAG(std::string, model, "neumf",
           "Network. gmf: generalized matrix factorization; mlp: multilayer perceptron; neumf: both combined.");
 ABSL_FLAG(

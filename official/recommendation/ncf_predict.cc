@@ -74,13 +74,18 @@ absl::StatusOr<int32_t> FindUser(const Ratings& ratings, int32_t id) {
       absl::StrCat("user ", id, " is not among the ", ratings.num_users(), " users of the ratings"));
 }
 
-absl::StatusOr<BestItems> FindBestItems(train::Estimator& estimator, const Ratings& ratings, int32_t user, int top_k) {
+absl::StatusOr<std::vector<float>> ScoresOfItems(train::Estimator& estimator, const Ratings& ratings, int32_t user) {
   const int64_t num_items = ratings.num_items();
   const Tensor users(DType::kInt32, {num_items}), items(DType::kInt32, {num_items});
   std::iota(items.data<int32_t>(), items.data<int32_t>() + num_items, 0);
   std::fill_n(users.data<int32_t>(), num_items, user);
   ASSIGN_OR_RETURN(const auto results, estimator.Predict(TrainSpec(), {users, items}));
   const absl::Span<const float> scores = results[0].second.flat<float>();
+  return std::vector<float>(scores.begin(), scores.end());
+}
+
+absl::StatusOr<BestItems> FindBestItems(train::Estimator& estimator, const Ratings& ratings, int32_t user, int top_k) {
+  ASSIGN_OR_RETURN(const std::vector<float> scores, ScoresOfItems(estimator, ratings, user));
   BestItems best{BestRows(ratings, user, scores, top_k), {}};
   for (const int32_t item : best.items) best.scores.push_back(scores[item]);
   return best;

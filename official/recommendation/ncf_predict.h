@@ -34,6 +34,9 @@ absl::Status PredictLines(train::Estimator& estimator, const Ratings& ratings, i
 // Returns the row of the user in the embeddings; NotFound for a user without ratings.
 absl::StatusOr<int32_t> FindUser(const Ratings& ratings, int32_t id);
 
+// Returns the scores of all items for the user of a row.
+absl::StatusOr<std::vector<float>> ScoresOfItems(train::Estimator& estimator, const Ratings& ratings, int32_t user);
+
 // The top_k items for a user, by their rows, and their scores.
 struct BestItems {
   std::vector<int32_t> items;

@@ -12,6 +12,7 @@
 #include "official/recommendation/ncf_export.h"
 #include "official/recommendation/ncf_input.h"
 #include "official/recommendation/ncf_predict.h"
+#include "official/recommendation/ncf_samples.h"
 #include "official/recommendation/synthetic.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
@@ -157,6 +158,12 @@ std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& co
           {"opt_adam_epsilon", kAdam.epsilon}};
 }
 
+// A prediction is computed by one replica; with several there are no samples.
+bool ShowsSamples(const NcfConfig& config, const train::Estimator& estimator) {
+  return config.train.eval_samples > 0 && !config.performance.use_synthetic_data &&
+         estimator.strategy().num_replicas_in_sync() == 1 && !estimator.strategy().has_other_workers();
+}
+
 absl::Status Predict(const NcfConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
   ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
@@ -239,6 +246,11 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
     ASSIGN_OR_RETURN(const train::EvalResults evaluation, session->Evaluate());
     LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", session->EvaluationNumber(),
                                  run::MetricOf(evaluation, "HR"), run::MetricOf(evaluation, "NDCG"));
+    if (ShowsSamples(config, *estimator)) {
+      ASSIGN_OR_RETURN(train::EvalSamples samples,
+                       SampleUsers(*estimator, data->loaded.ratings, data->item_names, config.train.eval_samples));
+      RETURN_IF_ERROR(estimator->AddEvalSamples(std::move(samples)));
+    }
     RETURN_IF_ERROR(session->Report(evaluation, "HR"));
   }
   RETURN_IF_ERROR(session->End());

@@ -251,6 +251,57 @@ TEST_CASE("Items that a user has not rated are found for the user") {
   CHECK(absl::IsNotFound(RunStatus(config)));
 }
 
+TEST_CASE("Samples: what is recommended to the first users, the same as --predict, and where the held-out item is") {
+  NcfConfig config = SmallConfig();
+  const Ratings ratings = LoadRatings(config.ratings).value().ratings;
+  config.item_names = config.base.data_dir + "/names";
+  const int32_t named = ratings.item_ids[ratings.held_out[0]];
+  REQUIRE(files::WriteFileAtomically(config.item_names, absl::StrFormat("%d|Metropolis\n", named)).ok());
+  config.train.eval_samples = 3;
+  Run(config);
+  const auto samples = run::LastSamples(config);
+  REQUIRE(samples.size() == 4);
+  CHECK(samples[0] == std::vector<std::string>{"user", "held-out item", "its place", "recommended"});
+  CHECK(samples[1][1] == "Metropolis");
+  config.predict = {ratings.user_ids[0], ratings.user_ids[1], ratings.user_ids[2]};
+  config.top_k = kItems;
+  const std::vector<nlohmann::json> predictions = Objects(Run(config));
+  for (int32_t user = 0; user < 3; ++user) {
+    CAPTURE(user);
+    const std::vector<std::string>& sample = samples[1 + user];
+    CHECK(sample[0] == absl::StrFormat("%d", ratings.user_ids[user]));
+    const int32_t held_out = ratings.item_ids[ratings.held_out[user]];
+    if (user > 0 && held_out != named) CHECK(sample[1] == absl::StrFormat("item %d", held_out));
+    // --predict has all others of the unrated items, in the same order.
+    const auto& others = predictions[user]["items"];
+    size_t place = 0;
+    CHECK(std::sscanf(sample[2].c_str(), "%zu of", &place) == 1);
+    CHECK(sample[2] == absl::StrFormat("%d of %d", place, others.size() + 1));
+    for (size_t i = 0, at = 1; at <= 10; ++at) {
+      const bool is_held_out = at == place;
+      const std::string other = others[i].contains("name") ? others[i]["name"].get<std::string>()
+                                                           : absl::StrFormat("item %d", others[i]["item"].get<int>());
+      CHECK_THAT(sample[3], Contains(absl::StrFormat("%d. %s", at, is_held_out ? sample[1] : other)));
+      if (!is_held_out) ++i;
+    }
+  }
+}
+
+TEST_CASE("Samples of evaluations change no bit") {
+  NcfConfig none = SmallConfig();
+  none.base.train_epochs = 2;
+  none.train.eval_samples = 0;
+  const auto some = [&] {
+    NcfConfig config = InNewModelDir(none);
+    config.train.eval_samples = 16;
+    return config;
+  }();
+  CHECK(run::EvaluationsIn(Run(none)) == run::EvaluationsIn(Run(some)));
+  run::CheckSameBits(none, some);
+  CHECK(run::LastSamples(none).empty());
+  CHECK(run::LastSamples(some).size() == 17);
+}
+
 std::vector<Rating> SmallRatings() {
   return GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = kRatings}).value();
 }
