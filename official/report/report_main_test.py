@@ -1,6 +1,6 @@
 """The page and the summary of report_main for runs, and what it says to bad words and bad files.
 
-Usage: MODULE REPORT_MAIN MNIST_MAIN RESNET_MAIN [unittest argument...]
+Usage: MODULE REPORT_MAIN MNIST_MAIN RESNET_MAIN NCF_MAIN [unittest argument...]
 """
 
 import base64
@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 from official.programs.program_test_case import ProgramTestCase, programs_of_arguments
 
-report, mnist, resnet = programs_of_arguments(3)
+report, mnist, resnet, ncf = programs_of_arguments(4)
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "img"}  # elements without an end
@@ -183,6 +183,57 @@ class ReportMainTest(ProgramTestCase):
         self.assertIn('"><img src=x onerror=alert(1)>', page.texts["td"])
         self.assertIn("<b>", page.graphs())
 
+    def test_samples(self) -> None:
+        """Of synthetic digits, which are black and of class 0: what is predicted is what the JSON says."""
+        page = self.page(self.first)
+        (run, _) = self.objects(self.first)
+        self.assertEqual(len(run["samples"]), 16)
+        cards = re.findall(r"<li(?: class=\"wrong\")?><img .*?</li>", page.text)
+        self.assertEqual(len(cards), 16)
+        for sample, card in zip(run["samples"], cards):
+            self.assertEqual(list(sample), ["class", "prediction", "probability"])
+            self.assertEqual(re.findall(r"<dd dir=\"auto\">([^< ]*)", card), list(sample.values()))
+            self.assertGreaterEqual(float(sample["probability"]), 0.1)  # the largest of 10
+            self.assertEqual("wrong" in card, sample["class"] != sample["prediction"])
+        self.assertIn(f"{self.first}, evaluation of step 12", page.texts["h3"])
+        images = [attributes for tag, attributes in page.elements if tag == "img"]
+        self.assertEqual(len(images), 16)
+        self.assertEqual(images[0]["alt"], "example 1: class 0")
+        off = self.folder / "no_samples"
+        self.train(off, "--batch_size=4", "--max_train_steps=2", "--eval_samples=0")
+        self.assertNotIn("Samples", self.page(off).texts["h2"])
+
+    def test_users(self) -> None:
+        """Of 30 users, each of whom has rated the last of 25 items later than the others."""
+        run = self.train_users()
+        (told, _) = self.objects(run)
+        page = self.page(run)
+        self.assertEqual([sample["user"] for sample in told["samples"]], [str(user) for user in range(1, 17)])
+        for sample in told["samples"]:
+            self.assertEqual(sample["held-out item"], f"<i>{int(sample['user']) % 50 + 1}</i>")
+            self.assertEqual(len(sample["recommended"].split("; ")), 10)
+            place, items = map(int, sample["its place"].split(" of "))
+            self.assertEqual(items, 26)  # of 50, of which 24 are rated otherwise
+            first = re.search(rf"(\d+)\. {sample['held-out item']}(;|$)", sample["recommended"])
+            self.assertEqual(int(first[1]) if first else None, place if place <= 10 else None)
+            for text in sample.values():
+                self.assertIn(text, page.texts["dd"])
+        self.assertNotIn("img", page.texts)
+
+    def train_users(self) -> Path:
+        run = self.new_run(f"users_{self.id().rsplit('.', 1)[1]}")
+        names, ratings = run / "names.csv", run / "ratings.csv"
+        names.write_text("".join(f"{item},<i>{item}</i>\n" for item in range(1, 51)))
+        ratings.write_text(
+            "".join(f"{u},{(u + i) % 50 + 1},5,{1000 - i}\n" for u in range(1, 31) for i in range(25)),
+        )
+        done = self.execute(
+            ncf, f"--ratings_file={ratings}", f"--item_names={names}", f"--model_dir={run}", "--batch_size=100",
+            "--num_eval_negatives=10", "--train_epochs=1",
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return run
+
     def test_recorded_images(self) -> None:
         run = self.folder / "resnet"
         done = self.execute(
@@ -192,7 +243,10 @@ class ReportMainTest(ProgramTestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         page = self.page(run)
         images = [attributes for tag, attributes in page.elements if tag == "img"]
-        self.assertEqual(len(images), 4)
+        self.assertEqual(
+            [image["alt"] for image in images],
+            [f"example {i}: class airplane" for i in range(1, 9)] + [f"images/image/{i}" for i in range(4)],
+        )
         for image in images:
             data = base64.b64decode(str(image["src"]).removeprefix("data:image/png;base64,"), validate=True)
             self.assertTrue(data.startswith(b"\x89PNG\r\n\x1a\n"))
@@ -334,18 +388,61 @@ class ReportMainTest(ProgramTestCase):
 
     @unittest.skipIf(CHROMIUM is None, "chromium is not installed")
     def test_a_phone_need_not_scroll_sideways(self) -> None:
+        width, window = self.seen("document.documentElement.scrollWidth + ' ' + innerWidth").split()
+        self.assertLessEqual(int(width), int(window))
+
+    @unittest.skipIf(CHROMIUM is None, "chromium is not installed")
+    def test_samples_in_a_browser(self) -> None:
+        """Their images are decoded, and their texts lie within their cards, which lie within the window."""
+        images = self.seen("[...document.querySelectorAll('.samples img')].map(i => i.naturalWidth).join(' ')")
+        self.assertEqual(images.split(), ["28"] * 32)
+        edges = self.seen(
+            "[...document.querySelectorAll('.samples li')].map(card => Math.ceil(Math.max(...[...card.querySelectorAll("
+            "'*')].map(e => e.getBoundingClientRect().right))) + '/' + card.getBoundingClientRect().right).join(' ')"
+        )
+        cards = [tuple(map(float, edge.split("/"))) for edge in edges.split()]
+        self.assertEqual(len(cards), 48)
+        for content, card in cards:
+            self.assertLessEqual(content, card)
+            self.assertLessEqual(card, 500)
+
+    @unittest.skipIf(CHROMIUM is None, "chromium is not installed")
+    def test_samples_can_be_read_in_both_schemes(self) -> None:
+        """By the contrast that the Web Content Accessibility Guidelines define, 4.5 : 1 for text."""
+        colours = "[...document.querySelectorAll('.samples dt, .samples dd, .samples strong')].map(e => "
+        colours += "getComputedStyle(e).color + '/' + getComputedStyle(e.closest('li')).backgroundColor).join(';')"
+        backs = set()
+        for dark in (False, True):
+            pairs = {tuple(pair.split("/")) for pair in self.seen(colours, dark).split(";")}
+            self.assertEqual(len(pairs), 3)  # names, texts and what is wrong
+            backs |= {back for _, back in pairs}
+            for pair in pairs:
+                low, high = sorted(map(self.luminance, pair))
+                self.assertGreaterEqual((high + 0.05) / (low + 0.05), 4.5, pair)
+        self.assertEqual(len(backs), 2)
+
+    @staticmethod
+    def luminance(colour: str) -> float:
+        linear = [(c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for c in (
+            int(number) / 255 for number in re.findall(r"\d+", colour)[:3]
+        )]  # fmt: skip
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def seen(self, script: str, dark: bool = False) -> str:
+        """The value of an expression in the page of three runs, in a window of a phone's size."""
         path = self.folder / "phone.html"
-        self.report(self.first, self.second, f"--output_file={path}")
-        script = "<script>document.title = document.documentElement.scrollWidth + '/' + innerWidth</script></body>"
-        path.write_text(path.read_text().replace("</body>", script))
+        users = self.folder / f"users_{self.id().rsplit('.', 1)[1]}"
+        self.report(self.first, self.second, users if users.exists() else self.train_users(), f"--output_file={path}")
+        path.write_text(path.read_text().replace("</body>", f"<script>document.title = {script}</script></body>"))
+        scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
         done = subprocess.run(
             [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'chromium'}",
-             "--window-size=500,900", "--dump-dom", f"file://{path}"],
+             "--window-size=500,900", scheme, "--dump-dom", f"file://{path}"],
             capture_output=True, timeout=self.deadline, text=True, env={**os.environ, "HOME": str(self.folder)},
         )  # fmt: skip
-        found = re.search(r"<title>(\d+)/(\d+)</title>", done.stdout)
+        found = re.search(r"<title>(.*?)</title>", done.stdout)
         assert found is not None, done.stderr
-        self.assertLessEqual(int(found[1]), int(found[2]))
+        return found[1]
 
 
 if __name__ == "__main__":
