@@ -9,6 +9,7 @@ import os
 import re
 import resource
 import shutil
+import struct
 import subprocess
 import unittest
 from html.parser import HTMLParser
@@ -63,15 +64,26 @@ class Page(HTMLParser):
 
 
 class ReportMainTest(ProgramTestCase):
-    """All tests use one run of 12 steps, which was resumed after 6, and one of 6 with another batch size."""
+    """All tests use one run of 12 steps, which was resumed after 6, one of 6 with another batch size, and one on digits
+    that all look the same, so that most predictions are wrong."""
 
     @classmethod
     def setUpClass(cls) -> None:
         super().setUpClass()
-        cls.first, cls.second = cls.folder / "first", cls.folder / "second"
+        cls.first, cls.second, cls.digits = cls.folder / "first", cls.folder / "second", cls.folder / "digits"
         cls.train(cls.first, "--batch_size=4", "--max_train_steps=6")
         cls.train(cls.first, "--batch_size=4", "--max_train_steps=12")
         cls.train(cls.second, "--batch_size=8", "--max_train_steps=6")
+        data_dir = cls.folder / "data"
+        data_dir.mkdir()
+        for part in ("train", "t10k"):
+            cls.write_idx(data_dir / f"{part}-images-idx3-ubyte", (20, 28, 28), bytes([0, 255]) * (10 * 28 * 28))
+            cls.write_idx(data_dir / f"{part}-labels-idx1-ubyte", (20,), bytes(range(10)) * 2)
+        cls.train(cls.digits, "--nouse_synthetic_data", f"--data_dir={data_dir}", "--batch_size=10", "--train_epochs=1")
+
+    @staticmethod
+    def write_idx(path: Path, shape: tuple[int, ...], content: bytes) -> None:
+        path.write_bytes(struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape) + content)
 
     @classmethod
     def train(cls, model_dir: Path, *flags: str) -> None:
@@ -184,10 +196,11 @@ class ReportMainTest(ProgramTestCase):
         self.assertIn("<b>", page.graphs())
 
     def test_samples(self) -> None:
-        """Of synthetic digits, which are black and of class 0: what is predicted is what the JSON says."""
-        page = self.page(self.first)
-        (run, _) = self.objects(self.first)
-        self.assertEqual(len(run["samples"]), 16)
+        """Of digits that look the same, one prediction is made for all; so it is wrong for nine of ten classes."""
+        page = self.page(self.digits)
+        (run, _) = self.objects(self.digits)
+        self.assertEqual([sample["class"] for sample in run["samples"]], [str(i % 10) for i in range(16)])
+        self.assertEqual(len({sample["prediction"] for sample in run["samples"]}), 1)
         cards = re.findall(r"<li(?: class=\"wrong\")?><img .*?</li>", page.text)
         self.assertEqual(len(cards), 16)
         for sample, card in zip(run["samples"], cards):
@@ -195,7 +208,10 @@ class ReportMainTest(ProgramTestCase):
             self.assertEqual(re.findall(r"<dd dir=\"auto\">([^< ]*)", card), list(sample.values()))
             self.assertGreaterEqual(float(sample["probability"]), 0.1)  # the largest of 10
             self.assertEqual("wrong" in card, sample["class"] != sample["prediction"])
-        self.assertIn(f"{self.first}, evaluation of step 12", page.texts["h3"])
+        wrong = sum(sample["class"] != sample["prediction"] for sample in run["samples"])
+        self.assertIn(wrong, (14, 15))
+        self.assertIn(f"{wrong} of 16 predictions are wrong.", page.texts["p"])
+        self.assertIn(f"{self.digits}, evaluation of step 2", page.texts["h3"])
         images = [attributes for tag, attributes in page.elements if tag == "img"]
         self.assertEqual(len(images), 16)
         self.assertEqual(images[0]["alt"], "example 1: class 0")
@@ -432,7 +448,7 @@ class ReportMainTest(ProgramTestCase):
         """The value of an expression in the page of three runs, in a window of a phone's size."""
         path = self.folder / "phone.html"
         users = self.folder / f"users_{self.id().rsplit('.', 1)[1]}"
-        self.report(self.first, self.second, users if users.exists() else self.train_users(), f"--output_file={path}")
+        self.report(self.first, self.digits, users if users.exists() else self.train_users(), f"--output_file={path}")
         path.write_text(path.read_text().replace("</body>", f"<script>document.title = {script}</script></body>"))
         scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
         done = subprocess.run(
