@@ -166,11 +166,7 @@ absl::Status Main(const flags::CommandLine& command_line) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TpuCompiler> compiler,
                    TpuCompiler::Create(absl::GetFlag(FLAGS_libtpu), topology));
   const int num_chips = absl::GetFlag(FLAGS_chips);
-  if (num_chips > compiler->num_chips()) {
-    return absl::InvalidArgumentError(absl::StrCat("--chips=", num_chips, " is more than the ", compiler->num_chips(),
-                                                   " chips of --topology=", topology,
-                                                   "; name a larger one, such as v5e:16x16"));
-  }
+  RETURN_IF_ERROR(CheckChips(num_chips, compiler->num_chips(), topology));
   std::cout << Heading(topology) << std::flush;
   for (const TrainedModel& model : models) {
     for (const DType dtype : TypesOf(command_line)) {

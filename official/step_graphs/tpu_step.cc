@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/graph.h"
@@ -24,6 +25,13 @@ absl::StatusOr<std::string> TpuStepModule(const TrainedModel& model, compute::DT
   ASSIGN_OR_RETURN(const compute::RewrittenGraph program,
                    compute::EmitProgram(lowered.graph, compute::HloOptionsFor("tpu")));
   return program.roots.targets[0]->attrs().Get<std::string>("text");  // of its HloModule
+}
+
+absl::Status CheckChips(int num_chips, int all_chips, absl::string_view topology) {
+  if (num_chips == 1 || num_chips == all_chips) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--chips=", num_chips, " is neither 1 nor ", all_chips, ", the number of chips of --topology=", topology,
+      num_chips > all_chips ? "; name a larger one, such as v5e:16x16" : ""));
 }
 
 absl::StatusOr<int64_t> LargestBatch(int64_t guess, absl::FunctionRef<absl::StatusOr<bool>(int64_t batch)> fits) {
