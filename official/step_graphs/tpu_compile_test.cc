@@ -136,8 +136,9 @@ TEST_CASE("A step has one chip or all of the topology") {
   CHECK(CheckChips(4, 4, "v5e:2x2").ok());
   CHECK(CheckChips(2, 4, "v5e:2x2").message() ==
         "--chips=2 is neither 1 nor 4, the number of chips of --topology=v5e:2x2");
-  CHECK(CheckChips(5, 4, "v5e:2x2").message() ==
-        "--chips=5 is neither 1 nor 4, the number of chips of --topology=v5e:2x2; name a larger one, such as v5e:16x16");
+  CHECK(
+      CheckChips(5, 4, "v5e:2x2").message() ==
+      "--chips=5 is neither 1 nor 4, the number of chips of --topology=v5e:2x2; name a larger one, such as v5e:16x16");
 }
 
 TEST_CASE("The largest batch is found to an eighth, from a guess above or below it") {

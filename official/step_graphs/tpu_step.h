@@ -18,8 +18,8 @@ namespace official::step_graphs {
 absl::StatusOr<std::string> TpuStepModule(const TrainedModel& model, compute::DType dtype, int64_t batch,
                                           int num_chips = 1);
 
-// OK if a step can have `num_chips` of the `all_chips` of a topology: one, or all. Else InvalidArgument, naming the flags
-// of tools/tpu_compile.
+// OK if a step can have `num_chips` of the `all_chips` of a topology: one, or all. Else InvalidArgument, naming the
+// flags of tools/tpu_compile.
 absl::Status CheckChips(int num_chips, int all_chips, absl::string_view topology);
 
 // The largest batch for which `fits` is true, found to an eighth of it, from a first guess on; 0 if not even 32 fit.
