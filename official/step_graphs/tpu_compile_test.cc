@@ -69,6 +69,21 @@ TEST_CASE("Each pack of gradients is one sum over the chips") {
   }
 }
 
+TEST_CASE("The random numbers of the Transformer's dropout are drawn before the products that need them") {
+  for (const TrainedModel& model : SmallModels()) {
+    if (!absl::StrContains(model.name, "transformer")) continue;
+    int drawn = 0, barriers = 0;
+    const std::string module = ModuleOf(model, DType::kBFloat16);
+    for (const absl::string_view line : absl::StrSplit(module, '\n')) {
+      const bool compares = absl::StrContains(line, "stablehlo.compare") && absl::StrContains(line, " GE>");
+      drawn += compares && absl::StrContains(line, "xui32>");
+      barriers += absl::StrContains(line, "optimization_barrier") && absl::EndsWith(line, "xi1>)");
+    }
+    CHECK(drawn > 0);
+    CHECK(barriers == drawn);
+  }
+}
+
 // Products that are bfloat16, sums as the packs are, and nothing that waits for the host.
 void CheckOps(const std::vector<CompiledOp>& ops, std::vector<int> packs) {
   const std::vector<std::string> bfloat16s = {"BF16", "BF16"};

@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<Value>> ArgumentsOf(const RewrittenGraph& program) {
 
 HloOptions HloOptionsFor(absl::string_view platform) {
   const bool is_tpu = platform == "tpu";
-  return {.has_64_bits = !is_tpu, .has_narrow_products = is_tpu};
+  return {.has_64_bits = !is_tpu, .has_narrow_products = is_tpu, .fuses_into_products = is_tpu};
 }
 
 absl::StatusOr<RewrittenGraph> EmitProgram(const RewrittenGraph& program, const HloOptions& options) {

@@ -131,8 +131,9 @@ HloValue HloPackedRows::DropFactors(absl::Span<const HloValue> keys, int64_t pla
   for (int k = 1; k < 4; ++k) word = hlo.Select(hlo.Compare("EQ", number, hlo.SplatLike(k, number)), words[k], word);
   const DropoutRate rate(node_.attrs().GetFloat("dropout_rate"));
   const HloType factors{hlo::kF32, type.shape};
-  return hlo.Select(hlo.Compare("GE", word, hlo.SplatLike(rate.threshold, word)), hlo.Splat(rate.scale, factors),
-                    hlo.Splat(0, factors));
+  HloValue is_kept = hlo.Compare("GE", word, hlo.SplatLike(rate.threshold, word));
+  if (hlo.options().fuses_into_products) is_kept = hlo.Barrier({is_kept})[0];
+  return hlo.Select(is_kept, hlo.Splat(rate.scale, factors), hlo.Splat(0, factors));
 }
 
 }  // namespace official::compute
