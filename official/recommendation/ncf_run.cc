@@ -158,10 +158,19 @@ std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& co
           {"opt_adam_epsilon", kAdam.epsilon}};
 }
 
-// A prediction is computed by one replica; with several there are no samples.
-bool ShowsSamples(const NcfConfig& config, const train::Estimator& estimator) {
-  return config.train.eval_samples > 0 && !config.performance.use_synthetic_data &&
-         estimator.strategy().num_replicas_in_sync() == 1 && !estimator.strategy().has_other_workers();
+// Shows what is recommended to some users, if one replica, which predicts, evaluates, and if the items need no more
+// memory than a batch of the evaluation does. The evaluation is over: a prediction that fails is only told.
+absl::Status ShowSamples(const NcfConfig& config, const NcfData& data, train::Estimator& estimator) {
+  const bool is_alone = estimator.strategy().num_replicas_in_sync() == 1 && !estimator.strategy().has_other_workers();
+  const bool fits = data.loaded.ratings.num_items() <= config.eval_batch_size.value_or(kEvalBatchSize);
+  if (config.train.eval_samples == 0 || config.performance.use_synthetic_data || !is_alone || !fits) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<train::EvalSamples> samples =
+      SampleUsers(estimator, data.loaded.ratings, data.item_names, config.train.eval_samples);
+  if (samples.ok()) return estimator.AddEvalSamples(*std::move(samples));
+  LOG(WARNING) << "there are no samples of this evaluation: " << samples.status().message();
+  return absl::OkStatus();
 }
 
 absl::Status Predict(const NcfConfig& config, std::ostream& results) {
@@ -246,12 +255,8 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
     ASSIGN_OR_RETURN(const train::EvalResults evaluation, session->Evaluate());
     LOG(INFO) << absl::StrFormat("Iteration %d: HR = %.4f, NDCG = %.4f", session->EvaluationNumber(),
                                  run::MetricOf(evaluation, "HR"), run::MetricOf(evaluation, "NDCG"));
-    if (ShowsSamples(config, *estimator)) {
-      ASSIGN_OR_RETURN(train::EvalSamples samples,
-                       SampleUsers(*estimator, data->loaded.ratings, data->item_names, config.train.eval_samples));
-      RETURN_IF_ERROR(estimator->AddEvalSamples(std::move(samples)));
-    }
     RETURN_IF_ERROR(session->Report(evaluation, "HR"));
+    RETURN_IF_ERROR(ShowSamples(config, *data, *estimator));
   }
   RETURN_IF_ERROR(session->End());
   return session->Export([&](const exporting::Destination& to) {

@@ -266,6 +266,12 @@ absl::Status CheckSize(DatasetName dataset, int size) {
 
 train::EvalSamplesFn ImageSamples(DatasetName dataset, std::vector<std::string> class_names) {
   const int64_t size = InfoOf(dataset).image_size;
+  // ImageNet has two classes with the name crane.
+  std::map<std::string, int> count;
+  for (const std::string& name : class_names) ++count[name];
+  for (size_t id = 0; id < class_names.size(); ++id) {
+    if (count[class_names[id]] > 1) absl::StrAppend(&class_names[id], " (", id, ")");
+  }
   return train::ClassSamples({size, size, 3}, [names = std::move(class_names)](int64_t id) {
     return names.empty() ? absl::StrCat(id) : names.at(id);
   });

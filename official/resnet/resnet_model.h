@@ -70,7 +70,7 @@ absl::Status CheckSize(DatasetName dataset, int size);
 train::Model ResnetModel(const ModelConfig& config);
 
 // Returns what evaluations show of their first images: their classes and those predicted, by their names, or by their
-// numbers if `class_names` is empty.
+// numbers if `class_names`, else the names of all classes, is empty. Classes of one name have their numbers, too.
 train::EvalSamplesFn ImageSamples(DatasetName dataset, std::vector<std::string> class_names);
 
 }  // namespace official::resnet

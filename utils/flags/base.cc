@@ -170,12 +170,13 @@ OFFICIAL_FLAG(train::TrainOptions, log_every_n_steps,
               .other_names = {{"log_steps log_interval log_freq log_every print_freq log_step_count_steps "
                                "logging_steps"}});
 
-OFFICIAL_FLAG(train::TrainOptions, eval_samples,
-              "Number of examples of each evaluation that the event files show with what was predicted for them, for "
-              "report_main and TensorBoard. 0 shows none.",
-              .range = {.min = 0, .max = 100},
-              .other_names = {{"num_eval_samples log_images num_log_images log_predictions num_predictions"}},
-              .per_worker = true);
+OFFICIAL_FLAG(
+    train::TrainOptions, eval_samples,
+    "Largest number of examples of each evaluation that the event files show, with what was predicted for them, for "
+    "report_main and TensorBoard. 0 shows none.",
+    .range = {.min = 0, .max = 100},
+    .other_names = {{"num_eval_samples log_images num_log_images log_predictions num_predictions"}},
+    .per_worker = true);
 
 OFFICIAL_FLAG(
     BaseConfig, log_format,

@@ -14,7 +14,7 @@ namespace official::train {
 // float32 [batch, ...], each example an image of shape `image` [height, width, channels]; label 0 is the class, int32
 // [batch]; the predictions are classes int64 [batch] and probabilities float32 [batch, classes]. `name_of` returns the
 // name of a class. Images of more than 112 pixels a side are shrunk: of the smallest number of n x n pixels that makes
-// them no larger the mean is taken.
+// them no larger, but not more than the shorter side, the mean is taken.
 EvalSamplesFn ClassSamples(compute::Shape image, std::function<std::string(int64_t class_id)> name_of);
 
 }  // namespace official::train

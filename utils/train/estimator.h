@@ -97,8 +97,8 @@ class Estimator {
   // for a variable of the checkpoint that the run began with, else Internal.
   absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps);
 
-  // Adds samples of the evaluation at global_step() to the events in model_dir/eval, as Model::eval_samples does in an
-  // evaluation; nothing where this process writes no evaluations.
+  // Adds samples of the evaluation at global_step() to the events in model_dir/eval, however many there are; nothing
+  // where this process writes no evaluations. Errors of the file system.
   absl::Status AddEvalSamples(EvalSamples samples);
 
   // Returns the predictions for one batch of features, by name in the order of the model. NotFound if nothing was

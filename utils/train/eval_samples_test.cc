@@ -1,4 +1,4 @@
-// The examples of an evaluation that event files show, and what they cost the evaluation: nothing.
+// The examples of an evaluation that event files show, with which its results are the same.
 
 #include "utils/train/eval_samples.h"
 

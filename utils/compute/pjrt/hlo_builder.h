@@ -59,8 +59,8 @@ struct HloOptions {
   bool has_64_bits = true;
   // False for a device that multiplies batches of matrices in float32 only, such as XLA for CPUs.
   bool has_narrow_products = false;
-  // True for a device whose compiler would compute what a product takes inside it, however long that is, such as a TPU's:
-  // the random numbers of dropout are drawn before.
+  // True for a device whose compiler would compute what a product takes inside it, however long that is, such as a
+  // TPU's: the random numbers of dropout are drawn before.
   bool fuses_into_products = false;
 };
 
