@@ -59,10 +59,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
                             [self = shared_from_this()](error_code error, size_t) { self->HeaderRead(error); });
   }
 
-  // Ends a connection on which no request has begun; another one ends after its response.
+  // Ends a connection on which no request has begun; another one ends after its response. Bytes that have been read
+  // already may still be on their way to this.
   void Stop() {
-    error_code error;
-    if (!HasBegun() && stream_.socket().available(error) == 0) Close();
+    net::post(shared_.io, [self = shared_from_this()] {
+      error_code error;
+      if (!self->HasBegun() && self->stream_.socket().available(error) == 0) self->Close();
+    });
   }
 
   void Close() {
