@@ -39,7 +39,7 @@ struct Samples {
   std::vector<std::vector<std::string>> rows{};  // of each example, a text for each column
   std::map<size_t, std::string> pngs{};          // the image of an example, by its place in `rows`
 };
-inline constexpr size_t kMaxSamples = 100, kMaxSampleColumns = 16, kMaxSampleBytes = 1 << 20;  // of all texts
+inline constexpr size_t kMaxSamples = 100, kMaxSampleColumns = 16, kMaxSampleBytes = 1 << 20;  // of a table
 
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 

@@ -330,21 +330,22 @@ class ServeTest(ProgramTestCase):
         self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
         self.assertIn("serve_main: stopped; all requests that had begun are answered", stderr)
 
-    def test_a_request_that_the_system_has_taken_has_begun(self) -> None:
-        for _ in range(5):
-            server = self.server()
-            self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)  # it listens to signals
-            server.process.send_signal(signal.SIGSTOP)
-            begun = server.connect()
-            begun.sendall(b"GET /v1/models/mnist HTTP/1.1\r\n")
-            server.process.send_signal(signal.SIGTERM)
-            server.process.send_signal(signal.SIGCONT)
-            server.line_of_stderr("stopping:")
-            begun.sendall(b"Host: x\r\n\r\n")
-            self.assertIn(b"HTTP/1.1 200 OK", Server.rest(begun))
-            begun.close()
-            _, stderr = server.process.communicate(timeout=self.deadline)
-            self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
+    def test_requests_that_the_system_has_taken_have_begun(self) -> None:
+        server = self.server()
+        self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)  # it listens to signals
+        server.process.send_signal(signal.SIGSTOP)
+        clients = [server.connect() for _ in range(4)]
+        for client in clients:
+            client.sendall(b"GET /v1/models/mnist HTTP/1.1\r\n")
+        server.process.send_signal(signal.SIGTERM)
+        server.process.send_signal(signal.SIGCONT)
+        server.line_of_stderr("stopping:")
+        for client in clients:
+            client.sendall(b"Host: x\r\n\r\n")
+            self.assertIn(b"HTTP/1.1 200 OK", Server.rest(client))
+            client.close()
+        _, stderr = server.process.communicate(timeout=self.deadline)
+        self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
 
     def test_without_clients_a_signal_ends_it(self) -> None:
         for number in (signal.SIGTERM, signal.SIGUSR1):

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "utils/files/files.h"
 #include "utils/train/line_model.h"
 #include "utils/train/rounds.h"
@@ -20,8 +21,8 @@ using std::chrono::seconds;
 constexpr seconds kNone(0), kLong(60);
 
 // Trains to a step and saves it, as another process does.
-void TrainTo(const EstimatorConfig& config, int64_t step) {
-  REQUIRE(MakeEstimator(config)->Train(Input(1), step, {}).ok());
+absl::Status TrainTo(const EstimatorConfig& config, int64_t step) {
+  return MakeEstimator(config)->Train(Input(1), step, {});
 }
 
 EstimatorConfig EvaluatorOf(EstimatorConfig config) {
@@ -48,10 +49,11 @@ float Weight(const Estimator& estimator) { return estimator.Variable("w").value(
 TEST_CASE("Each checkpoint is evaluated once, with its own variables, and none by another that comes later") {
   const EstimatorConfig config = Config();
   CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone});
+  absl::Status trained_to;
   std::thread training([&] {
     for (const int64_t step : {2, 4, 6}) {
       std::this_thread::sleep_for(milliseconds(1500));  // several looks at the directory
-      TrainTo(config, step);
+      trained_to.Update(TrainTo(config, step));
     }
   });
   REQUIRE(follower.WaitForFirst().ok());
@@ -59,6 +61,7 @@ TEST_CASE("Each checkpoint is evaluated once, with its own variables, and none b
   // The first training saves step 0, too.
   std::vector<int64_t> steps = Follow(follower, *evaluator, 6);
   training.join();
+  REQUIRE(trained_to.ok());
   if (steps.front() == 0) steps.erase(steps.begin());
   CHECK(steps == std::vector<int64_t>{2, 4, 6});
   const auto trained = MakeEstimator(config);
@@ -75,7 +78,7 @@ TEST_CASE("Each checkpoint is evaluated once, with its own variables, and none b
 
 TEST_CASE("A checkpoint that takes the place of another of its step may be the last one") {
   const EstimatorConfig config = Config();
-  TrainTo(config, 2);
+  REQUIRE(TrainTo(config, 2).ok());
   CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone, .timeout = seconds(5)});
   const auto evaluator = MakeEstimator(EvaluatorOf(config));
   const auto first = [](const RunState& state) { return state.global_step == 2; };
@@ -94,7 +97,7 @@ TEST_CASE("A checkpoint that takes the place of another of its step may be the l
 TEST_CASE("Only the latest checkpoint is evaluated") {
   EstimatorConfig config = Config();
   config.save_checkpoints_steps = 2;
-  TrainTo(config, 8);
+  REQUIRE(TrainTo(config, 8).ok());
   CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone});
   const auto evaluator = MakeEstimator(EvaluatorOf(config));
   CHECK(Follow(follower, *evaluator, 8) == std::vector<int64_t>{8});
@@ -102,7 +105,7 @@ TEST_CASE("Only the latest checkpoint is evaluated") {
 
 TEST_CASE("Evaluations are throttled, but for the last one") {
   const EstimatorConfig config = Config();
-  TrainTo(config, 2);
+  REQUIRE(TrainTo(config, 2).ok());
   CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kLong});
   const auto evaluator = MakeEstimator(EvaluatorOf(config));
   const auto never = [](const RunState&) { return false; };
@@ -110,18 +113,20 @@ TEST_CASE("Evaluations are throttled, but for the last one") {
   CHECK(evaluator->global_step() == 2);
   REQUIRE(evaluator->Evaluate(Input(1), 1).ok());
   REQUIRE(evaluator->KeepEvaluatedStep().ok());
-  TrainTo(config, 4);
+  REQUIRE(TrainTo(config, 4).ok());
+  absl::Status trained_to;
   std::thread training([&] {
     std::this_thread::sleep_for(milliseconds(1500));
-    TrainTo(config, 6);
+    trained_to = TrainTo(config, 6);
   });
   CHECK(Follow(follower, *evaluator, 6) == std::vector<int64_t>{6});
   training.join();
+  REQUIRE(trained_to.ok());
 }
 
 TEST_CASE("The first evaluation waits for its delay, unless the training is over") {
   const EstimatorConfig config = Config();
-  TrainTo(config, 2);
+  REQUIRE(TrainTo(config, 2).ok());
   const auto begin = std::chrono::steady_clock::now();
   CheckpointFollower follower(config.model_dir, {.start_delay = seconds(1), .throttle = kNone});
   const auto evaluator = MakeEstimator(EvaluatorOf(config));
@@ -148,17 +153,19 @@ TEST_CASE("A wait for the first checkpoint ends when a stop is wanted, or after 
 TEST_CASE("A checkpoint that the training removes for a newer one is no error, one that is damaged is") {
   EstimatorConfig config = Config();
   config.keep_checkpoint_max = 1;
-  TrainTo(config, 2);
+  REQUIRE(TrainTo(config, 2).ok());
   CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone});
   const auto evaluator = MakeEstimator(EvaluatorOf(config));
+  absl::Status trained_to;
   std::thread training([&] {
-    for (int64_t step = 3; step <= 20; ++step) TrainTo(config, step);
+    for (int64_t step = 3; step <= 20; ++step) trained_to.Update(TrainTo(config, step));
   });
   const std::vector<int64_t> steps = Follow(follower, *evaluator, 20);
   training.join();
+  REQUIRE(trained_to.ok());
   CHECK(steps.back() == 20);
 
-  TrainTo(config, 22);
+  REQUIRE(TrainTo(config, 22).ok());
   const std::string data = config.model_dir + "/model.ckpt-22.data-00000-of-00001";
   REQUIRE(files::WriteFileAtomically(data, "damaged").ok());
   CHECK(absl::IsDataLoss(follower.WaitForNext(*evaluator, [](const RunState&) { return true; })));

@@ -119,7 +119,7 @@ struct Model {
   ShareFn share = nullptr;  // unset: ShareOfRows
   // Metrics of an evaluation in addition to ModelSpec::metrics, computed on the host.
   HostMetricsFn host_metrics = nullptr;
-  // What event files show of the first examples of each evaluation; unset: nothing.
+  // Chooses what event files show of the first examples of each evaluation; unset: nothing.
   EvalSamplesFn eval_samples = nullptr;
   // The tag in event files of the norm of all gradients as one vector, which hooks know as gradient_norm; empty: none.
   // With UpdateOptions::clip_norm it is always shown, as gradient_norm without a tag.

@@ -36,6 +36,8 @@ struct Servers {
     for (int s = 0; s < 2; ++s) {
       strategies.push_back(distribute::Strategy::Create({.num_threads = 1}).value());
       servers.push_back(std::make_unique<VariableServer>(functions, strategies[s]->device(0)));
+    }
+    for (int s = 0; s < 2; ++s) {
       serving.push_back(std::async(std::launch::async, [this, s] {
         ParameterServers self(*exchanges[1 + s], 2, kTimeout);
         return self.Serve(*servers[s], [] { return false; });
