@@ -161,5 +161,18 @@ TEST_CASE("Sizes that no network has are refused by name") {
   CHECK_THAT(std::string(CheckSize(kImagenet, 33).message()), Contains("18, 34, 50, 101, 152, 200") && Contains("33"));
 }
 
+TEST_CASE("Samples have the names of classes, and the numbers of those that share one") {
+  const train::EvalSamplesFn samples_of = ImageSamples(kCifar10, {"crane", "dog", "crane"});
+  const train::BatchShare share{.examples = {0, 2},
+                                .features = {compute::Tensor(DType::kFloat32, {2, 32, 32, 3})},
+                                .labels = {compute::Tensor::Of<int32_t>({2}, {2, 1})}};
+  const train::EvalSamples samples =
+      samples_of(share, {compute::Tensor::Of<int64_t>({2}, {0, 1}), compute::Tensor(DType::kFloat32, {2, 3})}, 2);
+  REQUIRE(samples.rows.size() == 2);
+  CHECK(samples.rows[0][0] == "crane (2)");
+  CHECK(samples.rows[0][1] == "crane (0)");
+  CHECK(samples.rows[1][0] == "dog");
+}
+
 }  // namespace
 }  // namespace official::resnet
