@@ -39,9 +39,11 @@ Facts FactsOf(const Config& config, const Cluster& cluster, const Devices& devic
   Facts facts = {{"program", config.program},
                  {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
                  {"evaluator in its cluster", cluster.has_evaluator ? "1" : "0"},
-                 {"kind of device", devices.kind},
-                 {"number of replicas", absl::StrCat(devices.num_replicas)},
                  {"number of ps", absl::StrCat(cluster.num_servers)}};
+  if (cluster.num_servers == 0) {  // workers that train by themselves have devices of their own
+    facts.emplace_back("kind of device", devices.kind);
+    facts.emplace_back("number of replicas", absl::StrCat(devices.num_replicas));
+  }
   for (const auto& [name, value] : config.flags_of_all_workers) {
     facts.emplace_back(absl::StrCat("flag --", name), value.empty() ? "none" : value);
   }

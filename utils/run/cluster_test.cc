@@ -218,7 +218,12 @@ TEST_CASE("With parameter servers each worker has its own CPU devices, and a ser
   const auto exchanges = distribute::MakeMemoryExchanges(3);
   CHECK(MakeStrategy(config, devices, exchanges[0].get()).value()->num_local_replicas() == 3);
   CHECK(MakeStrategy(config, devices, exchanges[1].get()).value()->num_replicas_in_sync() == 3);
-  CHECK(MakeStrategy(config, devices, exchanges[2].get()).value()->num_local_replicas() == 1);
+  const Devices of_server = DevicesFor(config, 2, 1, /*is_server=*/true).value();
+  CHECK(of_server.replica_batch == 12);
+  CHECK(MakeStrategy(config, of_server, exchanges[2].get()).value()->num_local_replicas() == 1);
+  config.performance.devices = "gpu:0,gpu:1";  // those of workers on other machines
+  CHECK(DevicesFor(config, 2, 1, /*is_server=*/true).value().kind == "cpu");
+  config.performance.devices.reset();
   config.base.batch_size = 13;
   CHECK_THAT(Refused(DevicesFor(config, 2, 1).status()), Contains("try --batch_size=12 or --batch_size=15 instead"));
 }

@@ -83,21 +83,24 @@ absl::StatusOr<int> NumReplicas(const Config& config, int num_workers, int num_g
 
 // Those of a worker in a job with parameter servers, which is to have a replica on each of `num_devices`.
 absl::Status CheckServerDevices(const Devices& devices, int num_devices) {
-  if (devices.kind != "cpu") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("with parameter servers workers train on CPU devices, and this one has ", devices.num_replicas,
-                     " of the kind ", devices.kind, "; give --num_gpus=0, and leave out --devices"));
-  }
   if (devices.num_replicas == num_devices) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--num_replicas=", devices.num_replicas,
                    " counts those of workers that train in step, and with parameter servers each has replicas of its "
-                   "own; give --num_cpu_devices instead"));
+                   "own; give ",
+                   devices.kind == "cpu" ? "--num_cpu_devices" : "--num_gpus", " instead"));
 }
 
 }  // namespace
 
-absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int num_servers) {
+absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int num_servers, bool is_server) {
+  // A server makes its updates one after the other, in the memory of the host.
+  if (is_server) {
+    return Devices{.kind = "cpu",
+                   .strategy = "parameter_server",
+                   .replica_batch = config.base.batch_size,
+                   .num_servers = num_servers};
+  }
   if (config.performance.distribution_strategy == "tpu") return DevicesOfPlugin(config, num_workers, num_servers);
   ASSIGN_OR_RETURN(const misc::NamedDevices wanted, WantedDevices(config));
   const int num_gpus = wanted.are_gpus ? static_cast<int>(wanted.indices.size()) : 0;
@@ -141,8 +144,6 @@ absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config&
       .recordings = config.performance.cuda_graphs};
   if (exchange != nullptr && devices.num_servers > 0) {
     options.servers = distribute::ServerTasks{.exchange = exchange, .num_servers = devices.num_servers};
-    // A server makes its updates one after the other.
-    if (exchange->worker() >= exchange->num_workers() - devices.num_servers) options.num_replicas = 1;
   } else if (exchange != nullptr) {
     options.workers = distribute::Workers{
         .exchange = exchange, .replicas = {}, .communication = config.cluster.collective_communication};

@@ -23,12 +23,14 @@ struct Devices {
 
 // Returns the devices that --num_gpus, --num_cpu_devices and --num_replicas ask for. InvalidArgument if there are not
 // so many GPUs, --distribution_strategy is not for so many devices or workers, some worker would have no replica,
-// --batch_size cannot be divided among them, or there are parameter servers and GPUs or --num_replicas. With
-// --distribution_strategy=tpu they are those of the PJRT plugin: the errors of UsePjrtPlugin.
-absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers = 1, int num_servers = 0);
+// --batch_size cannot be divided among them, or there are parameter servers and --num_replicas. With
+// --distribution_strategy=tpu they are those of the PJRT plugin: the errors of UsePjrtPlugin. A parameter server has
+// one CPU device, whatever the flags say of the workers'.
+absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers = 1, int num_servers = 0,
+                                   bool is_server = false);
 
 // Returns the strategy of this process: with an exchange, which must outlive it, that of a worker with its part of the
-// replicas, or of a parameter server, which has one device.
+// replicas, or of a parameter server.
 absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices,
                                                                    distribute::Exchange* exchange = nullptr);
 

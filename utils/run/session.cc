@@ -180,7 +180,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
     ASSIGN_OR_RETURN(session->devices_, DevicesFor(ConfigOfEvaluator(config)));
     return session;
   }
-  ASSIGN_OR_RETURN(session->devices_, DevicesFor(config, cluster.num_workers, cluster.num_servers));
+  ASSIGN_OR_RETURN(session->devices_,
+                   DevicesFor(config, cluster.num_workers, cluster.num_servers, cluster.is_server()));
   if (cluster.num_tasks() > 1) {
     ASSIGN_OR_RETURN(session->exchange_, Connect(config, cluster, session->devices_));
   }

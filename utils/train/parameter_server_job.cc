@@ -158,7 +158,8 @@ absl::Status RunTask(distribute::Exchange& exchange, const Model& model, const E
   const bool serves = exchange.worker() >= tasks.num_workers;
   ASSIGN_OR_RETURN(auto strategy,
                    distribute::Strategy::Create(
-                       {.num_replicas = serves ? 1 : tasks.num_replicas,
+                       {.device_kind = serves ? "cpu" : tasks.device_kind,
+                        .num_replicas = serves ? 1 : tasks.num_replicas,
                         .servers = distribute::ServerTasks{.exchange = &exchange, .num_servers = tasks.num_servers},
                         .num_threads = 1}));
   ASSIGN_OR_RETURN(const auto estimator, Estimator::Create(model, config, std::move(strategy)));

@@ -56,7 +56,8 @@ absl::Status TrainAlone(const Model& model, const EstimatorConfig& config, int64
 // The tasks of a job.
 struct Tasks {
   int num_workers = 1, num_servers = 1;
-  int num_replicas = 1;  // of each worker
+  int num_replicas = 1;             // of each worker
+  std::string device_kind = "cpu";  // of those
 };
 
 // How they have ended.

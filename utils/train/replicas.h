@@ -95,9 +95,8 @@ class Replicas {
   absl::StatusOr<compute::Tensor> Read(absl::string_view name, int replica = 0) const {
     return stores_[replica]->Read(name);
   }
-  // Returns the values of the first local replica, whose device must compute in the memory of the host.
-  const void* HostData(absl::string_view name) const { return stores_[0]->data(name); }
-  // The same, to write into them.
+  // Returns the values of the first local replica, to read or to write them. Its device must compute in the memory of
+  // the host.
   void* HostData(absl::string_view name) { return stores_[0]->data(name); }
   // Writes a variable of all local replicas.
   absl::Status Write(absl::string_view name, const compute::Tensor& value);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <map>
 #include <thread>
 #include <utility>
 
@@ -44,12 +45,18 @@ absl::StatusOr<std::vector<std::string>> ServerClient::Ask(Which which, const st
                                                            const SpecsOf& specs_of, const RowsOf& rows_of) {
   std::vector<distribute::ParameterServers::Request> requests(placed_.size());
   std::vector<std::string> rows(placed_.size());
+  std::map<std::string, const char*> values;  // of the variables of this request, which may have shards on each server
   for (size_t s = 0; s < placed_.size(); ++s) {
     if (which == (s == 0 ? Which::kOthers : Which::kFirst)) continue;
     requests[s].emplace_back(request);
     for (const auto* specs : specs_of(placed_[s])) {
       for (const compute::VariableSpec& spec : *specs) {
-        requests[s].emplace_back(static_cast<const char*>(HostData(placed_[s], spec)), spec.type.num_bytes());
+        const Place place = PlaceOf(placed_[s], spec);
+        const char*& value = values[place.variable];
+        if (value == nullptr) {
+          ASSIGN_OR_RETURN(value, host_.Read(place.variable));
+        }
+        requests[s].emplace_back(value + place.offset, spec.type.num_bytes());
       }
     }
     rows_of(placed_[s], rows[s]);
@@ -97,11 +104,17 @@ absl::StatusOr<int64_t> ServerClient::AskForValues(const std::string& request, c
   return TakeCounts(first);
 }
 
-void* ServerClient::HostData(const BuiltModel::Placed& placed, const compute::VariableSpec& spec) {
+ServerClient::Place ServerClient::PlaceOf(const BuiltModel::Placed& placed, const compute::VariableSpec& spec) {
   const auto shard = placed.shards.find(spec.name);
-  if (shard == placed.shards.end()) return replicas_.HostData(spec.name);
+  if (shard == placed.shards.end()) return {spec.name, 0};
   const int64_t row_bytes = spec.type.num_bytes() / spec.type.shape.dim(0);
-  return static_cast<char*>(replicas_.HostData(shard->second.variable)) + shard->second.first_row * row_bytes;
+  return {shard->second.variable, shard->second.first_row * row_bytes};
+}
+
+absl::StatusOr<char*> ServerClient::Memory(const BuiltModel::Placed& placed, const compute::VariableSpec& spec) {
+  const Place place = PlaceOf(placed, spec);
+  ASSIGN_OR_RETURN(char* const variable, host_.Write(place.variable));
+  return variable + place.offset;
 }
 
 absl::Status ServerClient::TakeValues(const BuiltModel::Placed& placed, const std::vector<compute::VariableSpec>& specs,
@@ -109,7 +122,8 @@ absl::Status ServerClient::TakeValues(const BuiltModel::Placed& placed, const st
   for (const compute::VariableSpec& spec : specs) {
     ASSIGN_OR_RETURN(const Tensor value, distribute::TakeElements(spec.type, answer));
     if (placed.shards.count(spec.name) > 0) {
-      std::memcpy(HostData(placed, spec), value.raw_data(), value.num_bytes());
+      ASSIGN_OR_RETURN(char* const shard, Memory(placed, spec));
+      std::memcpy(shard, value.raw_data(), value.num_bytes());
     } else {
       RETURN_IF_ERROR(replicas_.Write(spec.name, value));
     }
@@ -145,13 +159,15 @@ absl::Status ServerClient::TakeRows(const BuiltModel::Placed& placed, const Buil
                                     absl::string_view& answer) {
   const std::vector<int32_t> ids = IdsOf(group);
   for (const compute::VariableSpec& table : group.tables) {
-    ASSIGN_OR_RETURN(const size_t num_bytes, WriteRows(table, ids, answer, HostData(placed, table)));
+    ASSIGN_OR_RETURN(char* const rows, Memory(placed, table));
+    ASSIGN_OR_RETURN(const size_t num_bytes, WriteRows(table, ids, answer, rows));
     answer.remove_prefix(num_bytes);
   }
   return absl::OkStatus();
 }
 
 absl::Status ServerClient::FinishReading(int64_t global_step) {
+  RETURN_IF_ERROR(host_.Flush());
   RETURN_IF_ERROR(replicas_.Write(kGlobalStep, Tensor::Scalar(global_step)));
   if (!options_.sync_replicas || !has_token_) local_step_ = global_step;
   return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "utils/distribute/parameter_servers.h"
 #include "utils/train/config.h"
+#include "utils/train/host_variables.h"
 #include "utils/train/model.h"
 #include "utils/train/replicas.h"
 #include "utils/train/run_state.h"
@@ -26,8 +27,7 @@ namespace official::train {
 // ParameterServers::Ask.
 absl::StatusOr<RunState> TakePartAgain(distribute::ParameterServers& servers, const std::string& data);
 
-// The requests of a worker to the servers. Its own copies of the variables are those of its replicas, in the memory of
-// the host.
+// The requests of a worker to the servers. Its own copies of the variables are those of its replicas.
 class ServerClient {
  public:
   // Errors: those of BuildModel. What is given must outlive this.
@@ -69,6 +69,7 @@ class ServerClient {
   ServerClient(distribute::ParameterServers& servers, Replicas& replicas, const EstimatorConfig& config)
       : servers_(servers),
         replicas_(replicas),
+        host_(replicas),
         options_(config.servers),
         stop_(config.stop),
         rows_(replicas.strategy().num_local_replicas()) {}
@@ -84,8 +85,14 @@ class ServerClient {
   // Asks for values until the servers have them, and takes the counts from their answers. Returns the global step.
   absl::StatusOr<int64_t> AskForValues(const std::string& request, const RowsOf& rows_of,
                                        std::vector<std::string>& answers);
-  // Returns the place of a server's variable, or shard of one, in this worker's memory.
-  void* HostData(const BuiltModel::Placed& placed, const compute::VariableSpec& spec);
+  // Where a server's variable, or shard of one, is among this worker's: so many bytes from the beginning of one.
+  struct Place {
+    std::string variable;
+    int64_t offset;
+  };
+  static Place PlaceOf(const BuiltModel::Placed& placed, const compute::VariableSpec& spec);
+  // Returns it in the memory of the host, to write it. FinishReading brings it to the devices.
+  absl::StatusOr<char*> Memory(const BuiltModel::Placed& placed, const compute::VariableSpec& spec);
   // Takes values of a server's variables, or the rows of a group's tables, from the beginning of an answer.
   absl::Status TakeValues(const BuiltModel::Placed& placed, const std::vector<compute::VariableSpec>& specs,
                           absl::string_view& answer);
@@ -104,6 +111,7 @@ class ServerClient {
 
   distribute::ParameterServers& servers_;
   Replicas& replicas_;
+  HostVariables host_;
   const ServerOptions options_;
   const std::atomic<int>* const stop_;      // may be null
   std::vector<BuiltModel::Placed> placed_;  // by server
