@@ -40,7 +40,7 @@ Facts FactsOf(const Config& config, const Cluster& cluster, const Devices& devic
                  {"program version", absl::StrCat(misc::kVersion, " of commit ", config.commit)},
                  {"evaluator in its cluster", cluster.has_evaluator ? "1" : "0"},
                  {"number of ps", absl::StrCat(cluster.num_servers)}};
-  if (cluster.num_servers == 0) {  // workers that train by themselves have devices of their own
+  if (devices.num_servers == 0) {  // else each worker has devices of its own
     facts.emplace_back("kind of device", devices.kind);
     facts.emplace_back("number of replicas", absl::StrCat(devices.num_replicas));
   }

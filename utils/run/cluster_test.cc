@@ -89,6 +89,15 @@ TEST_CASE("The devices of a coordinator's workers are those of the flag") {
   };
   CHECK(Refused(RunCoordinated(config, {}, {.num_devices = 3}, program)) ==
         "CoordinatorOptions::num_devices is 3, and --num_cpu_devices=2; leave it to the flag, or make both the same");
+  config.performance.num_cpu_devices = 1;
+  config.base.num_gpus = 1024;
+  CHECK(Refused(RunCoordinated(config, {}, {.num_devices = 3}, program)) ==
+        "CoordinatorOptions::num_devices is 3, and --num_gpus=1024; leave it to the flag, or make both the same");
+  CHECK_THAT(Refused(RunCoordinated(config, {}, {}, program)), StartsWith("--num_gpus=1024: this machine "));
+  config.base.num_gpus = -1;
+  CHECK_THAT(Refused(RunCoordinated(config, {}, {}, program)), Contains("give their number, the same on all tasks"));
+  config.base.num_gpus = 0;
+  config.performance.num_cpu_devices = 2;
   CHECK_FALSE(has_run);
   CHECK(RunCoordinated(config, {}, {}, program).ok());
   CHECK(has_run);
@@ -108,6 +117,9 @@ TEST_CASE("CPU devices have their variables in one place") {
 
 TEST_CASE("A strategy for a loop of one's own needs a device") {
   Config config;
+  config.base.num_gpus = 1 << 10;
+  CHECK_THAT(Refused(ConnectedStrategy::Create(config).status()), StartsWith("--num_gpus=1024: this machine "));
+  config.base.num_gpus = 0;
   config.performance.num_cpu_devices = 0;
   CHECK(ConnectedStrategy::Create(config).status() ==
         absl::InvalidArgumentError("a strategy of 0 devices; it needs at least 1"));

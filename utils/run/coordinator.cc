@@ -5,21 +5,51 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/logs/log.h"
+#include "utils/misc/distribution_utils.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
+#include "utils/run/usable_gpus.h"
 
 namespace official::run {
+namespace {
+
+// Those of each worker, as all tasks know them: the coordinator may be on a machine without GPUs.
+absl::StatusOr<Devices> DevicesOfWorkers(const Config& config) {
+  Devices devices = {.kind = "cpu", .strategy = "parameter_server", .num_replicas = config.performance.num_cpu_devices};
+  const int num_gpus = config.base.num_gpus.value_or(0);
+  if (num_gpus == 0 || config.performance.num_cpu_devices > 1) return devices;
+  if (num_gpus < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--num_gpus=", num_gpus,
+                     ": the coordinator has to know how many GPUs each worker has; give their number, the same on all "
+                     "tasks"));
+  }
+  devices.kind = std::string(DeviceKindFor(num_gpus));
+  devices.num_replicas = num_gpus;
+  return devices;
+}
+
+// InvalidArgument if GPUs are wanted that are not there.
+absl::Status FindGpus(const Devices& wanted) {
+  return misc::GetNumGpus(wanted.kind == "cpu" ? 0 : wanted.num_replicas, UsableGpus).status();
+}
+
+}  // namespace
 
 absl::Status RunCoordinated(const Config& config, const coordinator::Functions& functions,
                             coordinator::CoordinatorOptions options, const coordinator::Program& program) {
-  const int num_devices = config.performance.num_cpu_devices;
-  if (options.num_devices != 1 && options.num_devices != num_devices) {
-    return absl::InvalidArgumentError(absl::StrCat("CoordinatorOptions::num_devices is ", options.num_devices,
-                                                   ", and --num_cpu_devices=", num_devices,
-                                                   "; leave it to the flag, or make both the same"));
+  ASSIGN_OR_RETURN(const Devices of_workers, DevicesOfWorkers(config));
+  if (options.num_devices != 1 && options.num_devices != of_workers.num_replicas) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CoordinatorOptions::num_devices is ", options.num_devices, ", and ",
+                     of_workers.kind == "cpu" ? "--num_cpu_devices=" : "--num_gpus=", of_workers.num_replicas,
+                     "; leave it to the flag, or make both the same"));
   }
-  options.num_devices = num_devices;
+  options.num_devices = of_workers.num_replicas;
+  options.device_kind = of_workers.kind;
   ASSIGN_OR_RETURN(const Cluster cluster, FindCluster(config));
+  // The coordinator and the servers need no GPU.
+  if (!cluster.launch || (cluster.worker > 0 && !cluster.is_server())) RETURN_IF_ERROR(FindGpus(of_workers));
   if (!cluster.launch) {
     LOG(INFO) << "there is no cluster: the coordinator, a worker and a ps are threads of this process";
     return coordinator::RunInProcess(/*num_workers=*/1, /*num_servers=*/1, functions, options, program);
@@ -36,11 +66,7 @@ absl::Status RunCoordinated(const Config& config, const coordinator::Functions& 
         absl::StrCat(cluster.launch->launcher, " describes no chief, which is the coordinator; give the cluster one"));
   }
   RETURN_IF_ERROR(coordinator::CheckTasks(cluster.num_workers - 1, cluster.num_servers));
-  const Devices devices = {.kind = "cpu",
-                           .strategy = "parameter_server",
-                           .num_replicas = options.num_devices,
-                           .num_servers = cluster.num_servers};
-  ASSIGN_OR_RETURN(const std::unique_ptr<distribute::Exchange> exchange, Connect(config, cluster, devices));
+  ASSIGN_OR_RETURN(const std::unique_ptr<distribute::Exchange> exchange, Connect(config, cluster, of_workers));
   const absl::Status status = coordinator::RunTask(*exchange, cluster.num_servers, functions, options, program);
   if (status.ok()) exchange->Finish();
   return status;

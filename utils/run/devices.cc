@@ -91,7 +91,33 @@ absl::Status CheckServerDevices(const Devices& devices, int num_devices) {
                    devices.kind == "cpu" ? "--num_cpu_devices" : "--num_gpus", " instead"));
 }
 
+// What messages call replicas of these.
+const char* NameOfReplicas(const Devices& devices, int num_workers) {
+  return num_workers > 1 ? "replicas" : devices.kind == "cpu" ? "CPU devices" : "GPUs";
+}
+
 }  // namespace
+
+absl::StatusOr<Devices> ReplicasFor(const Config& config, int num_workers, int num_servers) {
+  ASSIGN_OR_RETURN(const misc::NamedDevices wanted, WantedDevices(config));
+  const auto num_devices = static_cast<int>(wanted.indices.size());
+  const int num_gpus = wanted.are_gpus ? num_devices : 0;
+  Devices devices = {.kind = std::string(DeviceKindFor(num_gpus)), .strategy = "", .num_servers = num_servers};
+  if (config.performance.devices && wanted.are_gpus) devices.indices = wanted.indices;
+  ASSIGN_OR_RETURN(devices.num_replicas, NumReplicas(config, num_workers, num_gpus, num_devices));
+  if (config.performance.tf32 && num_gpus == 0) {
+    LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";
+  }
+  if (num_servers > 0) {
+    RETURN_IF_ERROR(CheckServerDevices(devices, num_devices));
+    devices.strategy = "parameter_server";
+    return devices;
+  }
+  ASSIGN_OR_RETURN(devices.strategy,
+                   misc::StrategyName(config.performance.distribution_strategy, num_workers, devices.num_replicas,
+                                      NameOfReplicas(devices, num_workers), num_gpus == 0));
+  return devices;
+}
 
 absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int num_servers, bool is_server) {
   // A server makes its updates one after the other, in the memory of the host.
@@ -102,30 +128,10 @@ absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int nu
                    .num_servers = num_servers};
   }
   if (config.performance.distribution_strategy == "tpu") return DevicesOfPlugin(config, num_workers, num_servers);
-  ASSIGN_OR_RETURN(const misc::NamedDevices wanted, WantedDevices(config));
-  const int num_gpus = wanted.are_gpus ? static_cast<int>(wanted.indices.size()) : 0;
-  Devices devices;
-  devices.kind = std::string(DeviceKindFor(num_gpus));
-  if (config.performance.devices && wanted.are_gpus) devices.indices = wanted.indices;
-  const auto num_devices = static_cast<int>(wanted.indices.size());
-  devices.num_servers = num_servers;
   if (num_servers > 0) num_workers = 1;  // each trains by itself
-  ASSIGN_OR_RETURN(devices.num_replicas, NumReplicas(config, num_workers, num_gpus, num_devices));
-  if (config.performance.tf32 && num_gpus == 0) {
-    LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";
-  }
-  const char* const plural = num_workers > 1 ? "replicas" : num_gpus > 0 ? "GPUs" : "CPU devices";
-  if (num_servers > 0) {
-    RETURN_IF_ERROR(CheckServerDevices(devices, num_devices));
-    devices.strategy = "parameter_server";
-    ASSIGN_OR_RETURN(devices.replica_batch,
-                     misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, plural));
-    return devices;
-  }
-  ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, num_workers,
-                                                        devices.num_replicas, plural, num_gpus == 0));
-  ASSIGN_OR_RETURN(devices.replica_batch,
-                   misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, plural));
+  ASSIGN_OR_RETURN(Devices devices, ReplicasFor(config, num_workers, num_servers));
+  ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
+                                                                   NameOfReplicas(devices, num_workers)));
   return devices;
 }
 

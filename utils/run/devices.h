@@ -18,7 +18,7 @@ struct Devices {
   std::vector<int> indices = {};  // those of --devices; empty: the first ones
   int num_replicas = 1;           // of all workers together; with parameter servers, of each worker
   int replica_batch = 0;          // examples of a batch for each replica
-  int num_servers = 0;            // parameter servers
+  int num_servers = 0;            // parameter servers; with them each worker may have other devices
 };
 
 // Returns the devices that --num_gpus, --num_cpu_devices and --num_replicas ask for. InvalidArgument if there are not
@@ -28,6 +28,10 @@ struct Devices {
 // one CPU device, whatever the flags say of the workers'.
 absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers = 1, int num_servers = 0,
                                    bool is_server = false);
+
+// Returns, likewise, the replicas of workers that train in step and their strategy, for a program whose batches are not
+// --batch_size.
+absl::StatusOr<Devices> ReplicasFor(const Config& config, int num_workers, int num_servers = 0);
 
 // Returns the strategy of this process: with an exchange, which must outlive it, that of a worker with its part of the
 // replicas, or of a parameter server.

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/misc/distribution_utils.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
 
@@ -26,9 +25,7 @@ absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(con
                                                    "out of the cluster, or train without: ",
                                                    cluster.launch->alone));
   }
-  Devices devices = {.kind = "cpu", .strategy = "", .num_replicas = cluster.num_workers * num_cpu_devices};
-  ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, cluster.num_workers,
-                                                        devices.num_replicas, "CPU devices", /*in_host_memory=*/true));
+  ASSIGN_OR_RETURN(const Devices devices, ReplicasFor(config, cluster.num_workers));
   auto connected = std::make_unique<ConnectedStrategy>();
   if (cluster.num_workers > 1) {
     ASSIGN_OR_RETURN(connected->exchange_, Connect(config, cluster, devices));

@@ -14,12 +14,12 @@ namespace official::run {
 
 class ConnectedStrategy {
  public:
-  // Connects the workers that TF_CONFIG or another launcher describes, if there are several, each with
-  // --num_cpu_devices logical CPU devices: tf.distribute.MultiWorkerMirroredStrategy. A process alone has the
+  // Connects the workers that TF_CONFIG or another launcher describes, if there are several, each with --num_gpus GPUs
+  // or --num_cpu_devices logical CPU devices: tf.distribute.MultiWorkerMirroredStrategy. A process alone has the
   // --distribution_strategy, by default one_device or mirrored. The other flags that it reads are
-  // flags::ConnectionFlags({"workers", "collective_communication"}). InvalidArgument for less than one device, for
-  // another strategy than the devices can have, and in a task that is an evaluator or whose cluster has parameter
-  // servers; else errors of FindCluster and Connect.
+  // flags::ConnectionFlags({"workers", "collective_communication"}). InvalidArgument for less than one device or GPUs
+  // that are not there, for another strategy than the devices can have, and in a task that is an evaluator or whose
+  // cluster has parameter servers; else errors of FindCluster and Connect.
   static absl::StatusOr<std::unique_ptr<ConnectedStrategy>> Create(const Config& config);
 
   // There is none after TakeStrategy().

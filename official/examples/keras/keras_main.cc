@@ -51,12 +51,14 @@ absl::Status Train(std::unique_ptr<distribute::Strategy> distribution) {
 }
 
 flags::Program Program() {
-  return {.name = "keras_main",
-          .description = "Trains the Keras model of one dense layer of TensorFlow's document on distribution.",
-          .examples = {{"keras_main --num_cpu_devices=2", "train on two logical devices"}},
-          .flags = {.name = "keras", .flags = {flags::SharedFlag("num_cpu_devices"), flags::LogFormatFlag()}},
-          .shared_flags = false,
-          .more_flags = {flags::ConnectionFlags({"workers", "collective_communication"})}};
+  return {
+      .name = "keras_main",
+      .description = "Trains the Keras model of one dense layer of TensorFlow's document on distribution.",
+      .examples = {{"keras_main --num_cpu_devices=2", "train on two logical devices"}},
+      .flags = {.name = "keras",
+                .flags = {flags::SharedFlag("num_gpus"), flags::SharedFlag("num_cpu_devices"), flags::LogFormatFlag()}},
+      .shared_flags = false,
+      .more_flags = {flags::ConnectionFlags({"workers", "collective_communication"})}};
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {

@@ -326,6 +326,10 @@ Program::~Program() = default;
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, const GraphRoots& roots, Device& device,
                                                           VariableStore& variables, const CompileOptions& options) {
+  // A kernel may be able to read the memory of another device, which the emulation does not notice.
+  if (!device.uses_host_memory() && &variables.device() != &device) {
+    return absl::InternalError("a program's variables are in the memory of another device than its own");
+  }
   device.MakeCurrent();
   auto plan = std::make_unique<Plan>();
   plan->device = &device;

@@ -55,7 +55,8 @@ struct RunOptions {
 class Program {
  public:
   // Compiles the part of `graph` that `roots` need. The variables must exist in `variables`, which, like the device,
-  // must outlive the program. Returns Unimplemented if the device has no kernel for a node; else the graph's own error.
+  // must outlive the program. Returns Unimplemented if the device has no kernel for a node, Internal if the variables
+  // are in the memory of another device; else the graph's own error.
   static absl::StatusOr<std::unique_ptr<Program>> Compile(const Graph& graph, const GraphRoots& roots, Device& device,
                                                           VariableStore& variables, const CompileOptions& options = {});
   ~Program();

@@ -40,6 +40,7 @@ class VariableStore {
   std::vector<VariableSpec> specs() const;
   // The address on the device; nullptr if there is no such variable.
   void* data(absl::string_view name) const;
+  const Device& device() const { return device_; }
   UpdatePart update_part() const { return update_part_; }
 
  private:

@@ -38,8 +38,9 @@
 namespace official::coordinator {
 
 struct CoordinatorOptions {
-  // The CPU devices of each worker, on all tasks the same: num_replicas_in_sync of a step.
+  // The devices of each worker, on all tasks the same: num_replicas_in_sync of a step.
   int num_devices = 1;
+  std::string device_kind = "cpu";     // of those
   size_t queue_capacity = 256 * 1024;  // functions that may wait for a worker
   // The job fails if it is without any worker for so long.
   std::chrono::seconds worker_timeout = std::chrono::hours(1);

@@ -30,8 +30,10 @@ absl::Status RunProgram(const Functions& functions, distribute::ParameterServers
   return status;
 }
 
-absl::Status RunWorker(const Functions& functions, distribute::ParameterServers& servers, int num_replicas) {
-  ASSIGN_OR_RETURN(const auto strategy, distribute::Strategy::Create({.num_replicas = num_replicas}));
+absl::Status RunWorker(const Functions& functions, distribute::ParameterServers& servers,
+                       const CoordinatorOptions& options) {
+  ASSIGN_OR_RETURN(const auto strategy, distribute::Strategy::Create(
+                                            {.device_kind = options.device_kind, .num_replicas = options.num_devices}));
   return ServeWorker(functions, servers, *strategy);
 }
 
@@ -58,8 +60,8 @@ absl::Status RunTask(distribute::Exchange& exchange, int num_servers, const Func
   }
   distribute::ParameterServers servers(exchange, num_servers, kServerTimeout);
   if (servers.is_chief()) return RunProgram(functions, servers, options, program);
-  const absl::Status status = servers.server() ? RunServer(functions, servers, options.num_devices)
-                                               : RunWorker(functions, servers, options.num_devices);
+  const absl::Status status =
+      servers.server() ? RunServer(functions, servers, options.num_devices) : RunWorker(functions, servers, options);
   if (!status.ok()) exchange.Fail(status.message());
   return status;
 }

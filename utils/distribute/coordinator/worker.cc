@@ -25,8 +25,11 @@ std::vector<compute::TensorType> TypesOf(absl::Span<const Tensor> tensors) {
 
 WorkerContext::WorkerContext(const Functions& functions, distribute::ParameterServers& servers,
                              distribute::Strategy& strategy)
-    : functions_(functions), servers_(servers), strategy_(strategy), client_(servers), variables_(strategy.device(0)) {
+    : functions_(functions), servers_(servers), strategy_(strategy), client_(servers) {
   for (int r = 0; r < strategy.num_local_replicas(); ++r) {
+    if (r == 0 || !strategy.shares_memory()) {
+      stores_.push_back(std::make_unique<compute::VariableStore>(strategy.device(r)));
+    }
     arenas_.push_back(std::make_unique<compute::Arena>(strategy.device(r)));
   }
 }
@@ -94,12 +97,12 @@ absl::StatusOr<WorkerContext::Step*> WorkerContext::FindStep(const std::string& 
     }
   }
   RETURN_IF_ERROR(read.status());
-  RETURN_IF_ERROR(variables_.Create(read, /*seed=*/0));
+  for (const auto& store : stores_) RETURN_IF_ERROR(store->Create(read, /*seed=*/0));
   RETURN_IF_ERROR(client_.UpdatePlacement());
   for (size_t r = 0; r < step.built.size(); ++r) {
     ASSIGN_OR_RETURN(step.programs.emplace_back(), compute::Program::Compile(*step.built[r].graph, step.built[r].roots,
                                                                              strategy_.device(static_cast<int>(r)),
-                                                                             variables_, {.arena = arenas_[r].get()}));
+                                                                             StoreOf(r), {.arena = arenas_[r].get()}));
   }
   return &(steps_[key] = std::move(step));
 }
@@ -111,7 +114,9 @@ absl::Status WorkerContext::ReadVariables(const Step& step) {
     read = client_.Read(step.read);
   }
   RETURN_IF_ERROR(read.status());
-  for (size_t i = 0; i < read->size(); ++i) RETURN_IF_ERROR(variables_.Write(step.read[i], (*read)[i]));
+  for (const auto& store : stores_) {
+    for (size_t i = 0; i < read->size(); ++i) RETURN_IF_ERROR(store->Write(step.read[i], (*read)[i]));
+  }
   return absl::OkStatus();
 }
 

@@ -72,16 +72,19 @@ class WorkerContext {
   distribute::ParameterServers& servers_;
   distribute::Strategy& strategy_;
   VariableClient client_;
-  compute::VariableStore variables_;                     // as last read; all devices read them
+  // The store that a device reads.
+  compute::VariableStore& StoreOf(size_t device) { return *stores_[stores_.size() == 1 ? 0 : device]; }
+  // The variables as last read: by device, or of all devices that compute in the host's memory.
+  std::vector<std::unique_ptr<compute::VariableStore>> stores_;
   std::vector<std::unique_ptr<compute::Arena>> arenas_;  // by device
   std::map<std::string, Step> steps_;                    // by name and types
   std::map<std::string, distribute::DistributedDatasetPtr> datasets_;
   std::map<std::string, std::vector<compute::Tensor>> values_;  // by function
 };
 
-// Does what the coordinator asks, on the devices of the strategy, which compute in the host's memory, until it has
-// ended the job, and then leaves the servers. An error of a function is the coordinator's. Cancelled if the coordinator
-// or a server is lost, as of Exchange::Receive.
+// Does what the coordinator asks, on the devices of the strategy, until it has ended the job, and then leaves the
+// servers. An error of a function is the coordinator's. Cancelled if the coordinator or a server is lost, as of
+// Exchange::Receive.
 absl::Status ServeWorker(const Functions& functions, distribute::ParameterServers& servers,
                          distribute::Strategy& strategy);
 
