@@ -2,27 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/misc/available_memory.h"
 
 namespace official::train {
 namespace {
-
-// Bytes of memory that can be had without swapping; -1 if the system does not tell.
-int64_t AvailableMemory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  int64_t kilobytes;
-  while (meminfo >> key >> kilobytes) {
-    std::getline(meminfo, unit);
-    if (key == "MemAvailable:") return kilobytes * 1024;
-  }
-  return -1;
-}
 
 std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
 
@@ -34,7 +22,7 @@ absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::Element
   distribute::Strategy& strategy = checkpointed.strategy();
   // Below this the answer is always yes, and the question costs start-up time.
   constexpr int64_t kSmall = 4096;
-  const int64_t available = AvailableMemory();
+  const int64_t available = misc::AvailableMemory();
   // Nor is there an answer where a share of a batch is not rows of it.
   if (batch_size <= kSmall || available < 0 || model.share) return absl::OkStatus();
   // The arena of a program grows with the batch; two small programs tell by how much. Variables do not. A device with
@@ -77,7 +65,8 @@ absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const dat
   const std::optional<int> micro_batch = replicas.updates_apart() ? std::optional<int>(0) : std::nullopt;
   ASSIGN_OR_RETURN(const ReplicatedProgram* const program,
                    checkpointed.ProgramFor(Mode::kTrain, spec, batch, micro_batch));
-  MemoryPlan plan{.available_bytes = AvailableMemory()};
+  MemoryPlan plan{.num_replicas = checkpointed.strategy().num_local_replicas(),
+                  .available_bytes = misc::AvailableMemory()};
   for (const compute::VariableSpec& variable : replicas.variables()) {
     const int64_t bytes = variable.type.num_bytes();
     (variable.trainable ? plan.parameter_bytes : plan.other_variable_bytes) += bytes;

@@ -19,8 +19,9 @@ struct MemoryPlan {
   int64_t parameter_bytes = 0;       // of one copy
   int64_t other_variable_bytes = 0;  // the optimizer's, moving averages, sums
   int64_t intermediate_bytes = 0;    // what a training step computes, on one replica
+  int num_replicas = 1;              // of this process
   int64_t batch_bytes = 0;
-  int64_t available_bytes = -1;  // of the host, without swapping; -1 if it is not known
+  int64_t available_bytes = -1;  // of the host (utils/misc/available_memory.h); -1 if it is not known
 };
 
 // Returns the memory that a training step on `batch` takes, by the plan of its program, which this compiles.

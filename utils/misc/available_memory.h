@@ -1,0 +1,21 @@
+// The host memory that a process may still use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace official::misc {
+
+// The files of the system that tell it; tests have others.
+struct MemoryFiles {
+  std::string meminfo = "/proc/meminfo";
+  std::string membership = "/proc/self/cgroup";
+  std::string groups = "/sys/fs/cgroup";  // where control groups are mounted; those of version 1 in its folder "memory"
+};
+
+// Returns the bytes of memory that this process can have without swapping, nor exceeding the limit of its control
+// group or of one around it (`docker run --memory`, limits of Kubernetes, MemoryMax of systemd). What a group holds as
+// inactive page cache counts as free. -1 if the system does not tell.
+int64_t AvailableMemory(const MemoryFiles& files = {});
+
+}  // namespace official::misc
