@@ -5,6 +5,7 @@
 #include <string>
 
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::logs {
 
@@ -26,6 +27,18 @@ class CapturedLog {
 
  private:
   std::FILE* const file_ = std::tmpfile();
+};
+
+// Captures the log of a terminal, with the live line of every task, however short, while it lives.
+class CapturedTasks {
+ public:
+  CapturedTasks() { DrawTasksAtOnce(true); }
+  ~CapturedTasks() { DrawTasksAtOnce(false); }
+
+  std::string Text() { return log_.Text(); }
+
+ private:
+  CapturedLog log_{LogFormat::kBar};
 };
 
 }  // namespace official::logs

@@ -16,6 +16,7 @@ namespace official::logs {
 namespace {
 
 constexpr std::chrono::seconds kFirstDraw(1);
+std::atomic<bool> draws_at_once = false;
 
 TaskProgressOptions Complete(TaskProgressOptions options) {
   options.title = WithoutControls(options.title);
@@ -29,23 +30,27 @@ std::string FormatDuration(int64_t seconds) {
   return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
 }
 
+void DrawTasksAtOnce(bool at_once) { draws_at_once = at_once; }
+
 TaskProgress::TaskProgress(TaskProgressOptions options)
     : options_(Complete(std::move(options))),
       start_(options_.now ? options_.now() : std::chrono::steady_clock::now()),
       done_(options_.done),
       last_line_(start_) {
+  if (draws_at_once) Tick();
   if (!options_.now) ticker_ = std::make_unique<Ticker>([this] { Tick(); });
 }
 
 TaskProgress::~TaskProgress() {
   ticker_.reset();
+  if (draws_at_once) Tick();
   if (!drawn_.empty()) ShowLiveLine("");
 }
 
 void TaskProgress::Tick() {
   const TimePoint now = options_.now ? options_.now() : std::chrono::steady_clock::now();
   if (CurrentLogFormat() == LogFormat::kBar) {
-    if (now - start_ >= kFirstDraw) DrawLine(StateAt(now));
+    if (draws_at_once || now - start_ >= kFirstDraw) DrawLine(StateAt(now));
     return;
   }
   // What other threads have logged counts too.

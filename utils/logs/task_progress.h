@@ -24,6 +24,10 @@ inline constexpr std::chrono::seconds kLongestSilence(30);
 // Returns "0:07" for 7, "1:01:01" for 3661.
 std::string FormatDuration(int64_t seconds);
 
+// For tests: true draws the live line of a task when it begins and when it ends, too; false, as at first, from a second
+// on.
+void DrawTasksAtOnce(bool at_once);
+
 struct TaskProgressOptions {
   std::string title;      // the activity, e.g. "evaluating step 600"
   int64_t total = 0;      // 0 if not known

@@ -72,6 +72,16 @@ TEST_CASE("bar: the line goes with the task, and one that was never drawn leaves
   CHECK(log.Text() == "\r\x1b[Klong, 0:01\r\x1b[K");
 }
 
+TEST_CASE("bar: a test sees the beginning and the end of every task") {
+  CapturedTasks log;
+  {
+    TaskProgress progress({.title = "short", .total = 4, .unit = "files"});
+    progress.Add(4);
+  }
+  CHECK_THAT(log.Text(),
+             Contains("short   0% [") && Contains("0/4 files") && Contains("short 100% [") && Contains("4/4 files"));
+}
+
 TEST_CASE("bar: without a total there is no percent; bytes are megabytes; the clock moves all the same") {
   CapturedLog log(LogFormat::kBar);
   Task task({.title = "reading", .unit = "B"});
