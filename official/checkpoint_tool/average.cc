@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "official/checkpoint_tool/checkpoint.h"
 #include "official/checkpoint_tool/commands.h"
+#include "official/checkpoint_tool/progress.h"
 #include "official/checkpoint_tool/values.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
@@ -117,7 +118,10 @@ absl::Status CopyFilesOfRun(const std::string& from, const std::string& to) {
 }
 
 // Writes the checkpoint last: until it is there, the directory has none.
-absl::Status WriteAverage(const std::vector<Checkpoint>& sources, int64_t step, const std::string& directory) {
+absl::Status WriteAverage(std::vector<Checkpoint>& sources, int64_t step, const std::string& directory) {
+  std::vector<Checkpoint*> all;
+  for (Checkpoint& source : sources) all.push_back(&source);
+  const ReadingProgress progress("averaging", all);
   const Checkpoint& last = sources.back();
   std::map<std::string, train::SavedTensor> tensors;
   std::map<std::string, std::string> strings;
@@ -160,7 +164,7 @@ absl::Status Average(const Words& words, const Options& options, std::ostream& o
     return absl::InvalidArgumentError(
         "an average needs two checkpoints or more: average OUT A B..., or average --last=N OUT DIRECTORY");
   }
-  ASSIGN_OR_RETURN(const std::vector<Checkpoint> sources, OpenAll(paths));
+  ASSIGN_OR_RETURN(std::vector<Checkpoint> sources, OpenAll(paths));
   for (const Checkpoint& source : sources) RETURN_IF_ERROR(CheckSameVariables(source, sources.back()));
   RETURN_IF_ERROR(CheckOutputDirectory(directory, sources, options.overwrite));
   ASSIGN_OR_RETURN(const int64_t step, GlobalStep(sources.back()));

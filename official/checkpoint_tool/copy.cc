@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "official/checkpoint_tool/checkpoint.h"
 #include "official/checkpoint_tool/commands.h"
+#include "official/checkpoint_tool/progress.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/console.h"
 #include "utils/misc/text.h"
@@ -69,12 +70,17 @@ absl::StatusOr<VariableNames> NewNames(const Checkpoint& source, const std::vect
   return names;
 }
 
+absl::StatusOr<int> CopyVariables(Checkpoint& source, const VariableNames& names, const Output& output) {
+  const ReadingProgress progress("copying the variables", {&source});
+  return WriteCheckpoint(source, names, output);
+}
+
 absl::Status Copy(const Words& words, const Options& options, std::ostream& out) {
   const Output output = {.path = words[1], .overwrite = options.overwrite};
   RETURN_IF_ERROR(CheckOutput(output));
-  ASSIGN_OR_RETURN(const Checkpoint source, OpenCheckpoint(words[0]));
+  ASSIGN_OR_RETURN(Checkpoint source, OpenCheckpoint(words[0]));
   ASSIGN_OR_RETURN(const VariableNames names, NewNames(source, options.map));
-  ASSIGN_OR_RETURN(const int written, WriteCheckpoint(source, names, output));
+  ASSIGN_OR_RETURN(const int written, CopyVariables(source, names, output));
   int num_renamed = 0;
   for (const auto& [new_name, old_name] : names) {
     if (new_name == old_name) continue;

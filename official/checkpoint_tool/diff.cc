@@ -4,9 +4,11 @@
 #include "absl/strings/str_format.h"
 #include "official/checkpoint_tool/checkpoint.h"
 #include "official/checkpoint_tool/commands.h"
+#include "official/checkpoint_tool/progress.h"
 #include "official/checkpoint_tool/values.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/console.h"
+#include "utils/logs/live_line.h"
 #include "utils/misc/text.h"
 
 namespace official::checkpoint_tool {
@@ -17,10 +19,17 @@ using train::StoredTensor;
 // Prints the differences of two checkpoints, and counts them.
 class Differ {
  public:
-  Differ(const Checkpoint& a, const Checkpoint& b, const Options& options, std::ostream& out)
+  Differ(Checkpoint& a, Checkpoint& b, const Options& options, std::ostream& out)
       : a_(a), b_(b), options_(options), out_(out) {}
 
   absl::Status Compare() {
+    RETURN_IF_ERROR(CompareVariables());
+    return Summary();
+  }
+
+ private:
+  absl::Status CompareVariables() {
+    const ReadingProgress progress("comparing", {&a_, &b_});
     std::set<std::string> names;
     for (const Checkpoint* side : {&a_, &b_}) {
       for (const StoredTensor& variable : side->reader->ListTensors()) names.insert(variable.name);
@@ -29,19 +38,18 @@ class Differ {
       const auto a = a_.reader->Find(name), b = b_.reader->Find(name);
       if (!a || !b) {
         ++only_in_one_;
-        PrintOnlyIn(a ? a_ : b_, a ? *a : *b);
+        logs::AboveLiveLine([&] { PrintOnlyIn(a ? a_ : b_, a ? *a : *b); });
       } else if (a->dtype_name != b->dtype_name || a->shape != b->shape) {
         ++types_;
-        PrintTypes(*a, *b);
+        logs::AboveLiveLine([&] { PrintTypes(*a, *b); });
       } else {
         ++compared_;
         RETURN_IF_ERROR(CompareValues(*a));
       }
     }
-    return Summary();
+    return absl::OkStatus();
   }
 
- private:
   absl::Status CompareValues(const StoredTensor& variable) {
     Difference difference;
     if (variable.dtype_name == "string") {
@@ -55,7 +63,7 @@ class Differ {
     }
     if (difference.num_different == 0) return absl::OkStatus();
     ++values_;
-    PrintValues(variable, difference);
+    logs::AboveLiveLine([&] { PrintValues(variable, difference); });
     return absl::OkStatus();
   }
 
@@ -121,8 +129,8 @@ class Differ {
                         a_.path, b_.path, types_ + compared_, types_, values_, only_in_one_));
   }
 
-  const Checkpoint& a_;
-  const Checkpoint& b_;
+  Checkpoint& a_;
+  Checkpoint& b_;
   const Options& options_;
   std::ostream& out_;
   int only_in_one_ = 0, types_ = 0, values_ = 0, compared_ = 0;
@@ -131,8 +139,8 @@ class Differ {
 }  // namespace
 
 absl::Status Diff(const Words& words, const Options& options, std::ostream& out) {
-  ASSIGN_OR_RETURN(const Checkpoint a, OpenCheckpoint(words[0]));
-  ASSIGN_OR_RETURN(const Checkpoint b, OpenCheckpoint(words[1]));
+  ASSIGN_OR_RETURN(Checkpoint a, OpenCheckpoint(words[0]));
+  ASSIGN_OR_RETURN(Checkpoint b, OpenCheckpoint(words[1]));
   return Differ(a, b, options, out).Compare();
 }
 

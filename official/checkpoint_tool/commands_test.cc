@@ -1,0 +1,47 @@
+// What the commands show while they read checkpoints; checkpoint_tool_test.py tests all else.
+
+#include "official/checkpoint_tool/commands.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "utils/compute/core/tensor.h"
+#include "utils/logs/captured_log.h"
+#include "utils/train/checkpoint/safetensors.h"
+
+namespace official::checkpoint_tool {
+namespace {
+
+using Catch::Contains;
+using compute::Tensor;
+
+const std::string kDirectory = std::getenv("TEST_TMPDIR");
+
+// Writes a checkpoint of two variables, of a megabyte each.
+std::string WriteCheckpointOf(const std::string& name, float value) {
+  const std::string path = absl::StrCat(kDirectory, "/", name, ".safetensors");
+  const Tensor tensor(compute::DType::kFloat32, {250'000});
+  std::fill_n(tensor.data<float>(), tensor.num_elements(), value);
+  const train::SafetensorsTensor written = {tensor.type(), [tensor]() -> absl::StatusOr<Tensor> { return tensor; }};
+  REQUIRE(train::WriteSafetensors(path, {{"a", written}, {"b", written}}, {}, {}).ok());
+  return path;
+}
+
+TEST_CASE("Commands that read checkpoints show how much they have read") {
+  const std::string one = WriteCheckpointOf("one", 1), two = WriteCheckpointOf("two", 2);
+  logs::CapturedTasks log;
+  std::ostringstream out;
+  CHECK(absl::IsUnknown(Diff({one, two}, {}, out)));
+  CHECK_THAT(log.Text(), Contains("comparing   0% [") && Contains("comparing 100% [") && Contains("4.0/4.0 MB"));
+  REQUIRE(Convert({one, kDirectory + "/converted/model.ckpt-0"}, {}, out).ok());
+  CHECK_THAT(log.Text(), Contains("copying the variables   0% [") && Contains("copying the variables 100% ["));
+  REQUIRE(Average({kDirectory + "/average", one, two}, {}, out).ok());
+  CHECK_THAT(log.Text(), Contains("averaging   0% [") && Contains("averaging 100% ["));
+  REQUIRE(Verify({two}, {}, out).ok());
+  CHECK_THAT(log.Text(), Contains("verifying two.safetensors 100% ["));
+}
+
+}  // namespace
+}  // namespace official::checkpoint_tool
