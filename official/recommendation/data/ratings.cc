@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/cpu/parallel.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
 namespace {
@@ -47,6 +48,7 @@ class Numbering {
 
 absl::StatusOr<Ratings> SplitRatings(std::vector<Rating> ratings, int min_ratings) {
   OFFICIAL_CHECK(min_ratings >= 2) << "min_ratings = " << min_ratings;
+  const logs::TaskProgress progress({.title = "sorting the ratings by user"});
   int32_t largest_user = 0, largest_item = 0;
   for (const Rating& rating : ratings) {
     largest_user = std::max(largest_user, rating.user);

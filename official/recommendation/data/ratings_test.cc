@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "utils/logs/captured_log.h"
+
 namespace official::recommendation {
 namespace {
 
@@ -20,6 +22,12 @@ TEST_CASE("SplitRatings numbers users and items by first appearance and holds ou
   CHECK(split.offsets == std::vector<int64_t>{0, 3, 5});
   CHECK(split.train_items == std::vector<int32_t>{0, 2, 3, 1, 3});
   CHECK(split.TrainItems(1) == std::vector<int32_t>{1, 3});
+}
+
+TEST_CASE("Sorting the ratings is shown") {
+  logs::CapturedTasks log;
+  REQUIRE(SplitRatings({{5, 40, 3}, {5, 30, 9}}, 2).ok());
+  CHECK_THAT(log.Text(), Catch::Contains("sorting the ratings by user"));
 }
 
 TEST_CASE("A user needs as many ratings as wanted") {

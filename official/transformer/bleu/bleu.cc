@@ -11,6 +11,7 @@
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::transformer {
 namespace {
@@ -140,6 +141,8 @@ absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& 
         "lines at the beginning and end of a file do not count)",
         reference, references.size(), translation, translations.size()));
   }
+  const logs::TaskProgress progress({.title = absl::StrCat("computing the ", options.case_sensitive ? "" : "un",
+                                                           "cased BLEU of ", translations.size(), " lines")});
   return TextBleu(references, translations, options);
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::transformer {
 namespace {
@@ -30,6 +31,14 @@ TEST_CASE("Files of equal sentences have BLEU 100, others less") {
   CHECK(Bleu("Test 1 two 3\nmore tests!\n", "test 1 two 3\nMore tests!\n", kUncased).value() == Approx(100));
   CHECK(Bleu("Test 1 two 3\nmore tests!", "test 1 two 3\nMore tests!").value() == Approx(51.69731));
   CHECK(Bleu("Testing\nmore tests!\n", "Dog\nCat\n").value() < 100);
+}
+
+TEST_CASE("Computing the BLEU of files is shown") {
+  logs::CapturedTasks log;
+  REQUIRE(Bleu("one\ntwo\n", "one\ntwo\n").ok());
+  REQUIRE(Bleu("one\ntwo\n", "one\ntwo\n", kUncased).ok());
+  CHECK_THAT(log.Text(),
+             Contains("computing the cased BLEU of 2 lines") && Contains("computing the uncased BLEU of 2 lines"));
 }
 
 const char* const kReferences =

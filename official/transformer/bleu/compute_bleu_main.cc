@@ -34,12 +34,14 @@ flags::Program BleuProgram() {
                            .choices = {"both", "uncased", "cased"},
                            .any_case = true},
                           {.name = "tokenize", .key = true, .choices = {"official", "13a"}},
-                          flags::OutputFlag()}},
+                          flags::OutputFlag(),
+                          flags::LogFormatFlag()}},
       .shared_flags = false,
   };
 }
 
 absl::Status Main(const flags::CommandLine&) {
+  RETURN_IF_ERROR(flags::StartLog());
   logs::Json::Object scores;
   const std::string variant = absl::GetFlag(FLAGS_bleu_variant);
   for (const bool case_sensitive : {false, true}) {
