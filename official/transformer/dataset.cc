@@ -14,6 +14,7 @@
 #include "utils/data/records/tf_record.h"
 #include "utils/data/worker_pool.h"
 #include "utils/logs/log.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::transformer {
 namespace {
@@ -96,10 +97,15 @@ absl::StatusOr<TranslationsPtr> Translations::Open(const std::string& data_dir, 
   std::shared_ptr<Translations> translations(new Translations(max_length));
   translations->files_.resize(paths.size());
   std::vector<absl::Status> statuses(paths.size());
+  logs::TaskProgress progress({.title = part == TranslationPart::kTrain ? "reading the sentences to train on"
+                                                                        : "reading the sentences to evaluate on",
+                               .total = static_cast<int64_t>(paths.size()),
+                               .unit = "files"});
   data::WorkerPool(num_threads).ForEach(paths.size(), [&](int64_t i) {
     absl::StatusOr<File> file = ReadFile(paths[i], max_length, bad == nullptr ? none : *bad);
     statuses[i] = file.status();
     if (file.ok()) translations->files_[i] = *std::move(file);
+    progress.Add(1);
   });
   for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
   data::Fingerprint fingerprint;

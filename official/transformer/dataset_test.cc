@@ -10,6 +10,7 @@
 #include "official/transformer/record_files.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/protos/example.pb.h"
 
 namespace official::transformer {
@@ -161,6 +162,13 @@ TEST_CASE_METHOD(Fixture, "Batches have pairs of about one length, padded to the
   CHECK(values(batches[1].labels[0]) == Values{3, 3, 1, 2'000'000'000, 1, 0});
   CHECK(values(batches[2].features[0]) == Values{4, 4, 4, 4, 4, 4, 4, 4, 1});
   CHECK(values(batches[2].labels[0]) == Values{300, 1});
+}
+
+TEST_CASE_METHOD(Fixture, "Reading the files of a set shows how many are read") {
+  WritePairs(20);
+  logs::CapturedTasks log;
+  Open();
+  CHECK_THAT(log.Text(), Contains("reading the sentences to train on   0% [") && Contains("2/2 files"));
 }
 
 TEST_CASE_METHOD(Fixture, "Files may hold a few ids only") {
