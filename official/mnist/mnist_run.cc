@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/fingerprint.h"
 #include "utils/logs/log.h"
+#include "utils/run/batch_size.h"
 #include "utils/run/predict_lines.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
@@ -35,22 +37,26 @@ std::string FingerprintOf(const MnistSplit& split) {
   return fingerprint.ToString(split.labels.num_elements());
 }
 
-// Real or drawn digits.
-absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
+// Real or drawn digits; none with synthetic data.
+absl::StatusOr<MnistData> LoadData(const MnistConfig& config) {
+  if (config.performance.use_synthetic_data) return MnistData();
+  ASSIGN_OR_RETURN(MnistData data,
+                   LoadMnist({.data_dir = config.base.data_dir, .data_dir_given = config.base.data_dir_given}));
+  if (!data.note.empty()) {
+    LOG(WARNING) << data.note;
+  }
+  return data;
+}
+
+run::Input InputOf(const MnistConfig& config, const MnistData& data, int64_t batch_size) {
   if (config.performance.use_synthetic_data) {
     return run::SyntheticInput({.stands_for = "MNIST",
                                 .spec = MnistSpec(),
                                 .num_train_examples = kTrainExamples,
                                 .num_eval_examples = kTestExamples},
-                               config.base.batch_size);
-  }
-  ASSIGN_OR_RETURN(const MnistData data,
-                   LoadMnist({.data_dir = config.base.data_dir, .data_dir_given = config.base.data_dir_given}));
-  if (!data.note.empty()) {
-    LOG(WARNING) << data.note;
+                               batch_size);
   }
   const data::DatasetPtr train = MnistDataset(data.train), test = MnistDataset(data.test);
-  const int64_t batch_size = config.base.batch_size;
   return run::Input{
       .dataset = data.drawn ? "drawn digits" : "MNIST",
       .fingerprint = FingerprintOf(data.train),
@@ -68,7 +74,8 @@ absl::StatusOr<run::Input> LoadInput(const MnistConfig& config) {
 
 }  // namespace
 
-absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
+absl::Status RunMnist(const MnistConfig& given, std::ostream& results) {
+  MnistConfig config = given;
   if (!config.predict.empty()) {
     ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, MnistModel(config.model)));
     const bool json = config.base.output == "json";
@@ -76,14 +83,18 @@ absl::Status RunMnist(const MnistConfig& config, std::ostream& results) {
     return PredictFiles(*estimator, config.predict, json, results);
   }
   const run::SessionOptions options = {.name = "mnist", .metrics = {"accuracy", "loss"}};
-  if (run::Rehearses(config)) {
-    ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
-    return run::Rehearse(config, MnistModel(config.model), std::move(input), options, results);
+  std::unique_ptr<run::Session> session;  // none for a rehearsal
+  if (!run::Rehearses(config)) {
+    ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
   }
-  ASSIGN_OR_RETURN(const auto session, run::Session::Open(config, results));
-  ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
-  ASSIGN_OR_RETURN(train::Estimator* const estimator,
-                   session->Begin(MnistModel(config.model), std::move(input), options));
+  ASSIGN_OR_RETURN(const MnistData data, LoadData(config));
+  const auto training = [&](int batch_size) {
+    return run::Training{MnistModel(config.model), InputOf(config, data, batch_size)};
+  };
+  RETURN_IF_ERROR(run::ChooseBatchSize({.training = training}, config, session.get()));
+  auto [model, input] = training(config.base.batch_size);
+  if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);
+  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   return session->Export([&](const exporting::Destination& to) { return ExportTrained(*estimator, to); });
 }

@@ -104,6 +104,48 @@ TEST_CASE("A run in two parts ends with the bits of one run, and a finished one 
   CHECK(Run(parts) == NothingToDo(9));
 }
 
+TEST_CASE("A batch size that the program has chosen is that of a run with the number, to the bit") {
+  MnistConfig chosen = SmallConfig();
+  chosen.base.batch_size = 0;
+  chosen.performance.num_cpu_devices = 2;
+  chosen.train.flags_text = "--batch_size=auto\n--seed=1\n";
+  nlohmann::json event, start;
+  {
+    logs::CapturedLog log(logs::LogFormat::kJson);
+    Run(chosen);
+    const std::string text = log.Text();
+    for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+      const nlohmann::json read = nlohmann::json::parse(line.begin(), line.end());
+      if (read.at("event") == "batch_size") event = read;
+      if (read.at("event") == "start") start = read;
+    }
+  }
+  REQUIRE(event.is_object());
+  const int batch_size = event["batch_size"];
+  CHECK(batch_size % 2 == 0);
+  CHECK(batch_size <= 250);
+  CHECK(event["examples_per_sec"].get<double>() > 0);
+  CHECK(start["batch_size"] == batch_size);
+  const std::string flags = absl::StrCat("--batch_size=", batch_size, "\n");
+  CHECK(files::ReadFile(chosen.train.model_dir + "/flags.txt", 1000).value() == flags + "--seed=1\n");
+
+  MnistConfig given = chosen;
+  given.base.batch_size = batch_size;
+  given.train.model_dir = NewDirectory("model");
+  Run(given);
+  CheckSameBits(chosen, given);
+}
+
+TEST_CASE("The choice of a batch size and the test of learning rates are shown") {
+  MnistConfig config = SmallConfig();
+  config.base.batch_size = 0;
+  config.rehearsal = run::Rehearsal::kFindLr;
+  logs::CapturedTasks log;
+  Run(config);
+  CHECK_THAT(log.Text(),
+             Contains("choosing the batch size") && Contains("testing learning rates") && Contains("/100 steps"));
+}
+
 TEST_CASE("Samples of evaluations change no bit") {
   MnistConfig none = SmallConfig();
   none.base.train_epochs = 2;

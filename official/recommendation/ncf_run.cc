@@ -20,6 +20,7 @@
 #include "utils/data/fingerprint.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
+#include "utils/run/batch_size.h"
 #include "utils/run/mlperf_hook.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
@@ -65,8 +66,8 @@ absl::StatusOr<NcfDataPtr> SyntheticData(const NcfConfig& config) {
                                    std::make_shared<EvalData>(std::move(eval)));
 }
 
-run::Input SyntheticInput(const NcfConfig& config, const NcfDataPtr& data, const GeneratorOptions& size) {
-  const int64_t batch_size = config.base.batch_size;
+run::Input SyntheticInput(const NcfConfig& config, const NcfDataPtr& data, const GeneratorOptions& size,
+                          int64_t batch_size) {
   const int64_t positives = size.num_ratings - size.num_users;  // each user's last rating is held out
   const int64_t num_examples = std::max(batch_size, positives * (1 + config.num_neg));
   return {.dataset = absl::StrCat(config.ratings.dataset, "-synthetic"),
@@ -111,16 +112,25 @@ std::string FingerprintOf(const Ratings& ratings) {
   return fingerprint.ToString(ratings.num_positives());
 }
 
-absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data) {
+// Kept, since it takes a second for MovieLens 20M; but a resumed run has the seed that it was begun with. Null with
+// synthetic data.
+using SamplerPtr = std::shared_ptr<std::shared_ptr<const TrainSampler>>;
+
+absl::StatusOr<SamplerPtr> MakeSampler(const NcfConfig& config, const NcfDataPtr& data) {
+  if (config.performance.use_synthetic_data) return nullptr;
+  auto sampler = std::make_shared<std::shared_ptr<const TrainSampler>>();
+  ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(data->loaded.ratings, config.num_neg, config.train.seed));
+  return sampler;
+}
+
+absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& data, const SamplerPtr& sampler,
+                                     int64_t batch_size) {
   if (config.performance.use_synthetic_data) {
     ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(config.ratings.dataset));
-    return SyntheticInput(config, data, size);
+    return SyntheticInput(config, data, size, batch_size);
   }
   const Ratings& ratings = data->loaded.ratings;
-  // Kept, since it takes a second for MovieLens 20M; but a resumed run has the seed that it was begun with.
-  auto sampler = std::make_shared<std::shared_ptr<const TrainSampler>>();
-  ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(ratings, config.num_neg, config.train.seed));
-  const int64_t num_examples = (*sampler)->num_examples(), batch_size = config.base.batch_size;
+  const int64_t num_examples = (*sampler)->num_examples();
   if (batch_size > num_examples) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--batch_size=%d is more than the %d examples of an epoch (%d ratings to train on, each with "
@@ -218,21 +228,28 @@ train::RunFact UsersAndItems(const RatingsOptions& options, const std::string& m
           .must_match = true};
 }
 
-absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
+absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
+  NcfConfig config = given;
   compute::StartThreads(compute::NumThreads());  // ratings are read in parallel, before there is a device
   if (config.predict_lines || !config.predict.empty()) return Predict(config, results);
-  run::Config shared = config;
-  shared.base.stop_threshold = config.hr_threshold;
+  config.base.stop_threshold = config.hr_threshold;
   std::unique_ptr<run::Session> session;  // none for a rehearsal
   if (!run::Rehearses(config)) {
-    ASSIGN_OR_RETURN(session, run::Session::Open(shared, results));
+    ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
   }
   std::unique_ptr<run::MlperfHook> mlperf;
   if (config.mlperf_log && session != nullptr && session->is_chief()) {
     ASSIGN_OR_RETURN(mlperf, run::MlperfHook::Open(*config.mlperf_log, "ncf", "HR"));
   }
   ASSIGN_OR_RETURN(const NcfDataPtr data, LoadData(config));
-  ASSIGN_OR_RETURN(run::Input input, MakeInput(config, data));
+  ASSIGN_OR_RETURN(const SamplerPtr sampler, MakeSampler(config, data));
+  const auto training = [&](int batch_size) -> absl::StatusOr<run::Training> {
+    ASSIGN_OR_RETURN(run::Input input, MakeInput(config, data, sampler, batch_size));
+    return run::Training{ModelFor(config.model, data->loaded.ratings), std::move(input)};
+  };
+  RETURN_IF_ERROR(run::ChooseBatchSize({.training = training}, config, session.get()));
+  ASSIGN_OR_RETURN(run::Training chosen, training(config.base.batch_size));
+  auto& [model, input] = chosen;
   if (mlperf != nullptr) {
     mlperf->Describe(MlperfValues(config, *data));
     session->AddHook(std::move(mlperf));
@@ -246,8 +263,7 @@ absl::Status RunNcf(const NcfConfig& config, std::ostream& results) {
                          {"number_factors", config.model.num_factors}},
       .metrics = {"HR", "NDCG", "loss"},
       .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with"};
-  train::Model model = ModelFor(config.model, data->loaded.ratings);
-  if (session == nullptr) return run::Rehearse(shared, std::move(model), std::move(input), options, results);
+  if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);
   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   while (session->HasNextRound()) {
     RETURN_IF_ERROR(session->Train());

@@ -22,6 +22,7 @@
 #include "utils/data/records/bad_records.h"
 #include "utils/data/records/tf_record_index.h"
 #include "utils/files/files.h"
+#include "utils/run/batch_size.h"
 #include "utils/run/predict_lines.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
@@ -61,7 +62,7 @@ struct Sets {
   // Augmented under the run's seed, which is known only when its checkpoint is read.
   std::function<data::DatasetPtr(uint64_t seed)> train;
   data::DatasetPtr test;
-  int64_t num_train_examples;
+  int64_t num_train_examples = 0;
   std::string fingerprint;  // of the training set
 };
 
@@ -139,8 +140,15 @@ absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names)
   return kept.empty() ? WriteClassNames(config.train.model_dir, names) : absl::OkStatus();
 }
 
-absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const std::string& model_dir, const ModelConfig& model,
-                                     const BadRecordsPtr& bad) {
+// Nothing with synthetic data.
+absl::StatusOr<Sets> LoadSets(const ResnetConfig& config, const std::string& model_dir, const ModelConfig& model,
+                              const BadRecordsPtr& bad) {
+  if (config.performance.use_synthetic_data) return Sets();
+  return config.model.dataset == DatasetName::kCifar10 ? LoadCifar10Sets(config)
+                                                       : LoadImagenetSets(config, model_dir, NumClasses(model), bad);
+}
+
+run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_size) {
   const DatasetInfo& info = InfoOf(config.model.dataset);
   if (config.performance.use_synthetic_data) {
     return run::SyntheticInput({.stands_for = std::string(info.title),
@@ -148,12 +156,8 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const std::stri
                                 .num_train_examples = info.num_train_examples,
                                 .num_eval_examples = info.num_eval_examples,
                                 .across_epochs = true},
-                               config.base.batch_size);
+                               batch_size);
   }
-  ASSIGN_OR_RETURN(const Sets sets, config.model.dataset == DatasetName::kCifar10
-                                        ? LoadCifar10Sets(config)
-                                        : LoadImagenetSets(config, model_dir, NumClasses(model), bad));
-  const int64_t batch_size = config.base.batch_size;
   const int num_threads = config.performance.num_parallel_calls;
   return run::Input{.dataset = std::string(info.title),
                     .fingerprint = sets.fingerprint,
@@ -176,6 +180,14 @@ absl::StatusOr<run::Input> LoadInput(const ResnetConfig& config, const std::stri
                           return run::ReadAhead(test,
                                                 {.batch_size = batch_size, .num_threads = num_threads, .rows = rows});
                         }};
+}
+
+// The network, with the learning rate of a batch size.
+ModelConfig WithSchedule(ModelConfig model, const ResnetConfig& config, const run::Input& input, int batch_size) {
+  model.schedule.batch_size = batch_size;
+  model.schedule.num_train_examples = input.num_train_examples;
+  model.schedule.train_epochs = config.base.train_epochs;
+  return model;
 }
 
 // The classes are those of the training; --label_file only names them.
@@ -205,7 +217,8 @@ absl::StatusOr<ModelConfig> ModelOfTraining(const ModelConfig& model, const std:
   return trained;
 }
 
-absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
+absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
+  ResnetConfig config = given;
   if (!config.predict.empty()) return Predict(config, results);
   std::unique_ptr<run::Session> session;  // none for a rehearsal
   if (!run::Rehearses(config)) {
@@ -215,11 +228,15 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
   const auto bad = std::make_shared<data::BadRecords>(config.skip_bad_records);
   const auto report_bad_records = absl::MakeCleanup([&] { bad->Report(); });
   ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, model_dir));
-  ASSIGN_OR_RETURN(ModelConfig model, ModelOf(config.model, classes));
-  ASSIGN_OR_RETURN(run::Input input, LoadInput(config, model_dir, model, bad));
-  model.schedule.batch_size = config.base.batch_size;
-  model.schedule.num_train_examples = input.num_train_examples;
-  model.schedule.train_epochs = config.base.train_epochs;
+  ASSIGN_OR_RETURN(const ModelConfig model, ModelOf(config.model, classes));
+  ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, model_dir, model, bad));
+  const auto training = [&](int batch_size) {
+    run::Input input = InputOf(config, sets, batch_size);
+    train::Model network = ResnetModel(WithSchedule(model, config, input, batch_size));
+    return run::Training{std::move(network), std::move(input)};
+  };
+  RETURN_IF_ERROR(run::ChooseBatchSize({.training = training}, config, session.get()));
+  auto [network, input] = training(config.base.batch_size);
   const run::SessionOptions options = {
       .name = "resnet",
       .run_parameters = {{"resnet_size", absl::StrCat(config.model.size)},
@@ -227,7 +244,6 @@ absl::Status RunResnet(const ResnetConfig& config, std::ostream& results) {
       .fine_tune = config.fine_tune,
       .metrics = EvaluationMetrics(model),
       .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"};
-  train::Model network = ResnetModel(model);
   network.eval_samples = ImageSamples(model.dataset, classes.names);
   if (session == nullptr) return run::Rehearse(config, std::move(network), std::move(input), options, results);
   if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));

@@ -1,6 +1,7 @@
 #include "official/transformer/transformer_run.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/records/bad_records.h"
 #include "utils/logs/log.h"
+#include "utils/run/batch_size.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 
@@ -73,12 +75,11 @@ class SyntheticPairs : public data::BatchSource {
   Tensor ids_, lengths_;
 };
 
-absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config) {
-  const auto sentences = static_cast<int64_t>(std::sqrt(static_cast<double>(config.base.batch_size)));
+absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config, int64_t batch_size) {
+  const auto sentences = static_cast<int64_t>(std::sqrt(static_cast<double>(batch_size)));
   if (sentences > config.params.max_length) {
-    return absl::InvalidArgumentError(absl::StrCat("--batch_size=", config.base.batch_size,
-                                                   " makes synthetic sentences of ", sentences,
-                                                   " ids, but max_length is ", config.params.max_length));
+    return absl::InvalidArgumentError(absl::StrCat("--batch_size=", batch_size, " makes synthetic sentences of ",
+                                                   sentences, " ids, but max_length is ", config.params.max_length));
   }
   return run::Input{.dataset = "WMT-synthetic",
                     .fingerprint = "",
@@ -96,10 +97,9 @@ absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config) {
 }
 
 // Of one epoch, in whatever order its pairs come.
-int64_t StepsPerEpoch(const Translations& pairs, const std::vector<Bucket>& buckets, const TransformerConfig& config) {
-  if (config.static_batch) {
-    return std::max<int64_t>(1, pairs.num_examples() / (config.base.batch_size / pairs.max_length()));
-  }
+int64_t StepsPerEpoch(const Translations& pairs, const std::vector<Bucket>& buckets, bool static_batch,
+                      int64_t batch_size) {
+  if (static_batch) return std::max<int64_t>(1, pairs.num_examples() / (batch_size / pairs.max_length()));
   std::vector<int64_t> counts(buckets.size());
   for (int64_t i = 0; i < pairs.num_examples(); ++i) {
     const int64_t length = std::max(pairs.num_inputs(i), pairs.num_targets(i));
@@ -125,17 +125,30 @@ absl::StatusOr<TranslationsPtr> OpenPairs(const TransformerConfig& config, Trans
   return pairs;
 }
 
-absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
-  if (config.performance.use_synthetic_data) return SyntheticInput(config);
+// Null with synthetic data.
+struct Pairs {
+  TranslationsPtr train, dev;
+};
+
+absl::StatusOr<Pairs> LoadPairs(const TransformerConfig& config) {
+  Pairs pairs;
+  if (config.performance.use_synthetic_data) return pairs;
   data::BadRecords bad(config.skip_bad_records);
-  ASSIGN_OR_RETURN(const TranslationsPtr train, OpenPairs(config, TranslationPart::kTrain, bad));
-  ASSIGN_OR_RETURN(const TranslationsPtr dev, OpenPairs(config, TranslationPart::kEval, bad));
+  ASSIGN_OR_RETURN(pairs.train, OpenPairs(config, TranslationPart::kTrain, bad));
+  ASSIGN_OR_RETURN(pairs.dev, OpenPairs(config, TranslationPart::kEval, bad));
   bad.Report();
-  ASSIGN_OR_RETURN(const std::vector<Bucket> buckets, MakeBuckets(config.base.batch_size, config.params.max_length));
-  if (train->num_too_long() > 0) {
-    LOG(INFO) << "left out " << train->num_too_long() << " pairs longer than " << config.params.max_length << " ids";
+  if (pairs.train->num_too_long() > 0) {
+    LOG(INFO) << "left out " << pairs.train->num_too_long() << " pairs longer than " << config.params.max_length
+              << " ids";
   }
-  const TranslationBatchOptions options{.batch_tokens = config.base.batch_size, .static_batch = config.static_batch};
+  return pairs;
+}
+
+absl::StatusOr<run::Input> InputOf(const TransformerConfig& config, const Pairs& pairs, int64_t batch_size) {
+  if (config.performance.use_synthetic_data) return SyntheticInput(config, batch_size);
+  const TranslationsPtr train = pairs.train, dev = pairs.dev;
+  ASSIGN_OR_RETURN(const std::vector<Bucket> buckets, MakeBuckets(batch_size, config.params.max_length));
+  const TranslationBatchOptions options{.batch_tokens = batch_size, .static_batch = config.static_batch};
   const auto batches = [](const TranslationsPtr& pairs,
                           const TranslationBatchOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {
     ASSIGN_OR_RETURN(data::BatchSourcePtr source, TranslationBatches(pairs, options));
@@ -145,7 +158,7 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
                     .fingerprint = train->fingerprint(),
                     .spec = SpecOf(config.params.max_length),
                     .num_train_examples = train->num_examples(),
-                    .steps_per_epoch = StepsPerEpoch(*train, buckets, config),
+                    .steps_per_epoch = StepsPerEpoch(*train, buckets, config.static_batch, batch_size),
                     .train =
                         [=, shuffle = config.base.shuffle](const run::ReadOptions& read) {
                           TranslationBatchOptions of_train = options;
@@ -157,9 +170,9 @@ absl::StatusOr<run::Input> LoadInput(const TransformerConfig& config) {
                           return batches(train, of_train);
                         },
                     .largest_batch =
-                        [=, length = config.params.max_length, tokens = config.base.batch_size] {
+                        [=, length = config.params.max_length] {
                           // As many ids as any batch has, in sentences whose attention takes most.
-                          const int64_t sentences = std::max<int64_t>(1, tokens / length);
+                          const int64_t sentences = std::max<int64_t>(1, batch_size / length);
                           return SyntheticPairs::Create(sentences, length, sentences, /*start=*/{}, /*end_epoch=*/1);
                         },
                     .eval =
@@ -201,6 +214,15 @@ std::vector<std::string> EvaluationMetrics(bool with_bleu) {
   return names;
 }
 
+// A batch has one pair of the largest length for each device, or more.
+run::BatchSizeOptions BatchSizeOptionsOf(const TransformerConfig& config, const run::TrainingFn& training) {
+  const auto length = static_cast<uint64_t>(config.params.max_length);
+  run::BatchSizeOptions options = {
+      .training = training, .per_example = static_cast<int64_t>(std::bit_ceil(length + 1)), .counted = "tokens"};
+  if (config.performance.use_synthetic_data) options.largest = static_cast<int64_t>(length * length);
+  return options;
+}
+
 // Whole rounds, as upstream.
 std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
   if (!config.train_steps) return std::nullopt;
@@ -210,7 +232,8 @@ std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
 
 }  // namespace
 
-absl::Status RunTransformer(const TransformerConfig& config, std::ostream& results) {
+absl::Status RunTransformer(const TransformerConfig& given, std::ostream& results) {
+  TransformerConfig config = given;
   std::unique_ptr<run::Session> session;  // none for a rehearsal
   if (!run::Rehearses(config)) {
     ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
@@ -219,7 +242,14 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
                    OpenBleu(config, session == nullptr ? "" : session->evaluation_dir()));
   const bool has_data = !config.performance.use_synthetic_data;
   ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
-  ASSIGN_OR_RETURN(run::Input input, LoadInput(config));
+  ASSIGN_OR_RETURN(const Pairs pairs, LoadPairs(config));
+  const auto training = [&](int batch_size) -> absl::StatusOr<run::Training> {
+    ASSIGN_OR_RETURN(run::Input input, InputOf(config, pairs, batch_size));
+    return run::Training{TransformerModel(config.params), std::move(input)};
+  };
+  RETURN_IF_ERROR(run::ChooseBatchSize(BatchSizeOptionsOf(config, training), config, session.get()));
+  ASSIGN_OR_RETURN(run::Training chosen, training(config.base.batch_size));
+  auto& [model, input] = chosen;
   input.facts.push_back(VocabularyFact(vocabulary, config.train.model_dir));
   const run::SessionOptions options = {
       .name = "transformer",
@@ -230,7 +260,6 @@ absl::Status RunTransformer(const TransformerConfig& config, std::ostream& resul
       .records_replica_batch = true,
       .metrics = EvaluationMetrics(bleu != nullptr),
       .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"};
-  train::Model model = TransformerModel(config.params);
   if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);
   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   while (session->HasNextRound()) {

@@ -23,8 +23,8 @@ struct BaseConfig {
   int epochs_between_evals = 1;
   std::optional<double> stop_threshold;
   std::optional<train::MetricRule> keep_best, early_stop;
-  int batch_size = 32;                                     // global: over all devices
-  std::optional<int> num_gpus;                             // see misc::GetNumGpus
+  int batch_size = 32;          // global: over all devices; 0, of "auto", until run::ChooseBatchSize has chosen it
+  std::optional<int> num_gpus;  // see misc::GetNumGpus
   std::vector<std::string> hooks = {"LoggingTensorHook"};  // in TensorFlow's spelling
   std::optional<std::string> export_dir;
   ExportFormat export_format = ExportFormat::kSavedModel;

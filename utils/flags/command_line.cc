@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
@@ -54,7 +55,7 @@ std::string CommandLine::AllFlagsText() const {
   std::string text;
   for (const Group& group : groups_) {
     for (const Flag& flag : group.flags) {
-      absl::StrAppend(&text, "--", flag.spec.name, "=", flag.flag->CurrentValue(), "\n");
+      absl::StrAppend(&text, "--", flag.spec.name, "=", ValueText(flag), "\n");
     }
   }
   return text;
@@ -64,7 +65,7 @@ std::vector<std::pair<std::string, std::string>> CommandLine::FlagsOfAllWorkers(
   std::vector<std::pair<std::string, std::string>> flags;
   for (const Group& group : groups_) {
     for (const Flag& flag : group.flags) {
-      if (!flag.spec.per_worker) flags.emplace_back(flag.spec.name, flag.flag->CurrentValue());
+      if (!flag.spec.per_worker) flags.emplace_back(flag.spec.name, ValueText(flag));
     }
   }
   return flags;
@@ -72,36 +73,52 @@ std::vector<std::pair<std::string, std::string>> CommandLine::FlagsOfAllWorkers(
 
 namespace {
 
+// The cluster that this process was started in, and its place there. Nothing if there is none, or if what describes it
+// is wrong, which is told when the run begins.
+std::optional<distribute::ClusterTask> PlaceInCluster(CommandLineParser& parser) {
+  const CommandLine::Flag* const workers = parser.Find("workers");
+  if (workers == nullptr) return std::nullopt;
+  const auto environment = [](const char* name) { return std::getenv(name); };
+  const auto launch = distribute::ReadLauncherEnv(environment, workers->flag->CurrentValue());
+  if (!launch.ok() || !*launch) return std::nullopt;
+  return (*launch)->started;
+}
+
 // False in a worker of a cluster that is not its chief, whose alone --model_dir is, and in a process whose tasks
 // others run.
 bool OwnsModelDir(CommandLineParser& parser) {
-  const CommandLine::Flag* const workers = parser.Find("workers");
-  if (workers == nullptr) return true;
   for (const absl::string_view name : {"serve", "remote_cluster"}) {
     const CommandLine::Flag* const flag = parser.Find(name);
     if (flag != nullptr && !flag->flag->CurrentValue().empty()) return false;
   }
-  const auto environment = [](const char* name) { return std::getenv(name); };
-  const auto launch = distribute::ReadLauncherEnv(environment, workers->flag->CurrentValue());
-  // What is wrong with the environment is told when the run begins.
-  return !launch.ok() || !*launch || distribute::IsChief((*launch)->started.cluster, (*launch)->started.task);
+  const std::optional<distribute::ClusterTask> place = PlaceInCluster(parser);
+  return !place || distribute::IsChief(place->cluster, place->task);
+}
+
+// True if the process is one of several of a cluster.
+bool HasOtherTasks(CommandLineParser& parser) {
+  const std::optional<distribute::ClusterTask> place = PlaceInCluster(parser);
+  return place && place->cluster.NumTasks() > 1;
 }
 
 std::string ModelDir(CommandLineParser& parser) { return parser.Find("model_dir")->flag->CurrentValue(); }
 
-// What the network flags were in the training in --model_dir, of which those are left out that the flag could not
-// have now. Nothing if this run does not go on from there.
-FlagValues Trained(const Program& program, CommandLineParser& parser) {
-  FlagValues trained;
+// All flags of the training in --model_dir. Nothing if this run does not go on from there.
+FlagValues FlagsToGoOnFrom(CommandLineParser& parser) {
   const CommandLine::Flag* const clean = parser.Find("clean");
   const CommandLine::Flag* const resume = parser.Find("resume");
   const bool answers = parser.RequestEndsParsing() || parser.request() == CommandLine::Request::kEnvironment;
-  if (program.network.empty() || answers || !OwnsModelDir(parser)) return trained;
+  if (answers || !OwnsModelDir(parser)) return {};
   if ((clean != nullptr && clean->flag->CurrentValue() == "true") ||
       (resume != nullptr && resume->flag->CurrentValue() == "never")) {
-    return trained;
+    return {};
   }
-  const FlagValues all = FlagsOfTraining(ModelDir(parser));
+  return FlagsOfTraining(ModelDir(parser));
+}
+
+// Those of `all` that are network flags. Values that the flag could not have now are left out.
+FlagValues NetworkOf(const FlagValues& all, const Program& program, CommandLineParser& parser) {
+  FlagValues trained;
   for (const NetworkFlag& network_flag : program.network) {
     const auto found = all.find(network_flag.name);
     if (found == all.end()) continue;
@@ -158,6 +175,20 @@ bool FitTogether(const Program& program, const std::vector<std::string>& argumen
   return CommandLineParser(program, AllDefaults(program, words, flag_files), flag_files).Parse(words).ok();
 }
 
+// With --batch_size=auto: sets the flag to the number of the training that the run goes on from, if there is one.
+// Returns true if it did.
+bool TakeBatchSize(const FlagValues& training, CommandLine::Flag& flag) {
+  const auto trained = training.find(flag.spec.name);
+  const std::string present = ValueText(flag);
+  if (trained == training.end() || present != kAutoBatchSize) return false;
+  if (trained->second != present && SetValue(flag, trained->second).ok() && CheckValue(flag).ok()) {
+    flag.origin = absl::StrCat("training in --model_dir, in place of ", present);
+    return true;
+  }
+  SetValue(flag, present).IgnoreError();
+  return false;
+}
+
 }  // namespace
 
 absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std::vector<std::string>& arguments) {
@@ -167,10 +198,22 @@ absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std
   if (program.network.empty()) return parse();
   CommandLineParser untrained(program, defaults, flag_files);
   untrained.ParseArguments(arguments).IgnoreError();
-  const FlagValues trained = Trained(program, untrained);
+  const FlagValues training = FlagsToGoOnFrom(untrained);
+  const FlagValues trained = NetworkOf(training, program, untrained);
+  // Other tasks do not see the directory.
+  const bool takes_batch_size = !HasOtherTasks(untrained);
   const FlagValues taken = Taken(program, untrained, trained);
   const std::string model_dir = ModelDir(untrained);
-  if (trained.empty() || !FitTogether(program, arguments, flag_files, trained)) return parse();
+  const auto with_batch_size = [&](absl::StatusOr<CommandLine> parsed) {
+    if (!parsed.ok() || !parsed->has(kBatchSize) || !takes_batch_size) return parsed;
+    const auto [group, index] = parsed->index_.at(kBatchSize);
+    const Flag& flag = parsed->groups_[group].flags[index];
+    if (!TakeBatchSize(training, parsed->groups_[group].flags[index])) return parsed;
+    absl::StrAppend(&parsed->taken_from_training_, parsed->taken_from_training_.empty() ? "" : " ", "--", kBatchSize,
+                    "=", ValueText(flag));
+    return parsed;
+  };
+  if (trained.empty() || !FitTogether(program, arguments, flag_files, trained)) return with_batch_size(parse());
 
   absl::StatusOr<CommandLine> parsed = absl::UnknownError("not tried");
   if (!taken.empty()) {
@@ -185,7 +228,7 @@ absl::StatusOr<CommandLine> CommandLine::Parse(const Program& program, const std
   FlagValues present;
   for (const NetworkFlag& flag : program.network) present[flag.name] = parsed->Find(flag.name).flag->CurrentValue();
   RETURN_IF_ERROR(CheckSameNetwork(model_dir, program.network, present, trained));
-  return parsed;
+  return with_batch_size(std::move(parsed));
 }
 
 }  // namespace official::flags

@@ -51,7 +51,7 @@ struct Program {
   // Returns what to write instead of an unknown flag, e.g. "--params_override=num_heads=..."; "" if there is nothing.
   std::function<std::string(const std::string& name)> in_place_of = nullptr;
   std::string commit = "unknown";  // the commit that the program was built from, set by RunMain
-  bool rehearses = false;          // true: it has the flags --print_schedule, --dry_run and --find_lr
+  bool rehearses = false;          // true: it has --print_schedule, --dry_run, --find_lr and --batch_size=auto
   // Returns the answer to --env. Unset: the program does not have this flag.
   std::function<std::string(const Program& program, bool json)> environment = nullptr;
 };

@@ -26,6 +26,14 @@ absl::Status AtPlace(const std::string& where, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(where, ": ", status.message()));
 }
 
+// Lets --batch_size be chosen by the program.
+void OfferAuto(CommandLine::Flag& batch_size) {
+  batch_size.spec.word_for_zero = kAutoBatchSize;
+  batch_size.spec.help = absl::StrCat(HelpOf(batch_size),
+                                      " auto: the first training in --model_dir times sizes that fit the memory, takes "
+                                      "the smallest that is about as fast as any, and keeps it for all that resume.");
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<FlagFileLine>> FlagFiles::Read(const std::string& path) {
@@ -55,6 +63,7 @@ CommandLineParser::CommandLineParser(const Program& program, const Defaults& def
     OFFICIAL_CHECK(flag != nullptr) << program.name << " does not use --" << name << ", which does not exist";
     flag->spec.not_used = why;
   }
+  if (Flag* const batch_size = Find(kBatchSize); batch_size != nullptr && program.rehearses) OfferAuto(*batch_size);
   for (const NetworkFlag& flag : program.network) {
     OFFICIAL_CHECK(Find(flag.name) != nullptr)
         << program.name << " has a network that depends on --" << flag.name << ", which does not exist";

@@ -21,6 +21,10 @@ namespace official::flags {
 
 using Defaults = std::vector<std::pair<std::string, std::string>>;  // name and value
 
+// The flag whose value a training program may choose itself, and the word that lets it.
+inline constexpr char kBatchSize[] = "batch_size";
+inline constexpr char kAutoBatchSize[] = "auto";
+
 // The flag files of one command line, which is parsed several times: each is read once, since it may be a pipe.
 class FlagFiles {
  public:

@@ -9,6 +9,7 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "utils/flags/base.h"
 
 ABSL_FLAG(double, learning_rate, 1e-4, "Step size.");
@@ -113,6 +114,25 @@ TEST_CASE("A rehearsal is checked as a run, and is no prediction") {
   CHECK_THAT(std::string(parse({"--dry_run", "-bs", "0"}).status().message()), Contains("flag --batch_size=0: "));
   CHECK_THAT(std::string(parse({"--dry_run", "--predict=a"}).status().message()),
              Contains("--predict=a: cannot be combined with --dry_run"));
+}
+
+TEST_CASE("A batch size is chosen by programs that train, which take the word and not its 0") {
+  CHECK_THAT(Error({"--batch_size=auto"}), Contains("--batch_size=auto: needs an integer, at least 1"));
+  Program program = TestProgram();
+  program.rehearses = true;
+  const auto parse = [&](const Words& words) { return CommandLine::Parse(program, words); };
+  const CommandLine command_line = parse({"-bs", "auto"}).value();
+  CHECK(BaseFromFlags(command_line).batch_size == 0);
+  const std::string text = command_line.AllFlagsText();
+  CHECK_THAT(text, Contains("--batch_size=auto\n"));
+  const FlagFile file("auto", text);
+  CHECK(parse({"--flagfile=" + file.path()}).value().AllFlagsText() == text);
+  for (const char* zero : {"0", "00", "-0", "AUTO"}) {
+    const absl::Status status = parse({"--batch_size", zero}).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains(absl::StrCat("--batch_size=", zero, ": needs an integer, at least 1, or auto")));
+  }
 }
 
 TEST_CASE("--env is a flag of programs that answer it, which need no other") {

@@ -11,6 +11,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/distribute/cluster/launcher_env.h"
 #include "utils/flags/environment.h"
+#include "utils/flags/flag_value.h"
 #include "utils/flags/help.h"
 #include "utils/misc/text.h"
 
@@ -61,7 +62,7 @@ absl::StatusOr<std::string> ConfigDump(const Program& program, const CommandLine
   for (const CommandLine::Group& group : command_line.groups()) {
     absl::StrAppend(&text, "\n# ---- ", group.name, " ----\n");
     for (const CommandLine::Flag& flag : group.flags) {
-      const std::string value = flag.flag->CurrentValue();
+      const std::string value = ValueText(flag);
       if (absl::EndsWith(value, " ")) {
         return FlagError(flag.spec.name, "ends in a blank, which a flag file cannot hold; leave the blank out");
       }

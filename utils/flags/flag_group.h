@@ -41,7 +41,7 @@ struct FlagSpec {
   absl::string_view short_name = "";            // a full alias, e.g. "bs"
   bool key = false;                             // shown by --help
   Range range = {};                             // for a number
-  absl::string_view word_for_zero = "";         // for a number: accepted for 0, e.g. "auto"
+  absl::string_view word_for_zero = "";         // for a number: accepted for 0, e.g. "auto", in or out of the range
   std::vector<absl::string_view> choices = {};  // for a string or the items of a list: the only values
   bool any_case = false;               // true: choices match in any case; the flag gets the spelling of `choices`
   bool required = false;               // true: the empty value is refused

@@ -66,6 +66,12 @@ std::string ChoiceHint(const FlagSpec& spec, absl::string_view value) {
   return meant.empty() ? "" : absl::StrCat("; did you mean ", meant, "?");
 }
 
+// True if the flag's value is 0 in place of its word, since numbers of its range are larger.
+bool IsWordForZero(const CommandLine::Flag& flag) {
+  const FlagSpec& spec = flag.spec;
+  return !spec.word_for_zero.empty() && !spec.range.Contains(0) && flag.flag->CurrentValue() == "0";
+}
+
 // The largest value of an integer flag's type.
 uint64_t MaxOf(const absl::CommandLineFlag& flag) {
   if (Holds<int>(flag)) return std::numeric_limits<int>::max();
@@ -88,6 +94,10 @@ std::vector<std::string> ListItems(absl::string_view text) {
     items.emplace_back(absl::StripAsciiWhitespace(item));
   }
   return items;
+}
+
+std::string ValueText(const CommandLine::Flag& flag) {
+  return IsWordForZero(flag) ? std::string(flag.spec.word_for_zero) : flag.flag->CurrentValue();
 }
 
 bool IsBoolean(const CommandLine::Flag& flag) { return KindOf(*flag.flag) == Kind::kBoolean; }
@@ -123,7 +133,9 @@ absl::Status SetValue(CommandLine::Flag& flag, absl::string_view value) {
       kind == Kind::kList ? ListItems(value) : std::vector<std::string>{std::string(value)};
   for (std::string& item : items) item = ProgramSpelling(flag.spec, item);
   std::string error;
-  if (flag.flag->ParseFrom(absl::StrJoin(items, ","), &error)) return absl::OkStatus();
+  const bool parsed = flag.flag->ParseFrom(absl::StrJoin(items, ","), &error);
+  const bool stands_for_word = parsed && IsWordForZero(flag) && value != flag.spec.word_for_zero;
+  if (parsed && !stands_for_word) return absl::OkStatus();
   // Abseil's own text does not say what would be right.
   return refuse(absl::StrCat("needs ", DescribeValues(flag), SizeHint(flag.spec, *flag.flag, value)));
 }
@@ -139,7 +151,7 @@ absl::Status CheckValue(const CommandLine::Flag& flag) {
     case Kind::kNumber: {
       double number = 0;
       const bool unset = value.empty();
-      if (unset || (absl::SimpleAtod(value, &number) && spec.range.Contains(number))) break;
+      if (unset || IsWordForZero(flag) || (absl::SimpleAtod(value, &number) && spec.range.Contains(number))) break;
       return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag)));
     }
     case Kind::kString: {

@@ -12,6 +12,9 @@ namespace official::flags {
 
 bool IsBoolean(const CommandLine::Flag& flag);
 
+// Returns the present value as the command line and flag files have it: the word for zero where 0 itself is refused.
+std::string ValueText(const CommandLine::Flag& flag);
+
 // Returns the flag's possible values: "an integer, at least 1", "<fp16|bf16|fp32>", "a comma-separated list", ...
 std::string DescribeValues(const CommandLine::Flag& flag);
 

@@ -214,5 +214,40 @@ TEST_CASE("A flags.txt that is none, or of another program, changes nothing") {
   CHECK(absl::GetFlag(FLAGS_depth) == 50);
 }
 
+TEST_CASE("A batch size that is to be chosen is that of the training that goes on") {
+  const Training training("--batch_size=48\n");
+  Program program = TestProgram();
+  program.rehearses = true;
+  const auto parse = [&](const Words& words) {
+    Words all = {"--model_dir=" + training.path()};
+    all.insert(all.end(), words.begin(), words.end());
+    return CommandLine::Parse(program, all).value();
+  };
+  const CommandLine goes_on = parse({"--batch_size=auto"});
+  CHECK(goes_on.ValueOf("batch_size") == "48");
+  CHECK(goes_on.taken_from_training() == "--batch_size=48");
+  CHECK_THAT(goes_on.AllFlagsText(), Contains("--batch_size=48\n"));
+  CHECK(parse({"--batch_size=9"}).ValueOf("batch_size") == "9");
+  CHECK(parse({}).ValueOf("batch_size") == "32");
+  CHECK(parse({"--batch_size=auto", "--clean"}).ValueOf("batch_size") == "0");
+  CHECK(parse({"--batch_size=auto", "--resume=never"}).ValueOf("batch_size") == "0");
+  for (const char* text : {"", "--batch_size=auto\n", "--batch_size=0\n", "--batch_size=many\n"}) {
+    training.Write("flags.txt", text);
+    CHECK(parse({"--batch_size=auto"}).ValueOf("batch_size") == "0");
+  }
+}
+
+TEST_CASE("In a cluster of several tasks, no training says the batch size") {
+  const Training training("--batch_size=48\n");
+  Program program = TestProgram();
+  program.rehearses = true;
+  const Words words = {"--model_dir=" + training.path(), "--batch_size=auto"};
+  setenv("TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})", 1);
+  const CommandLine of_two = CommandLine::Parse(program, words).value();
+  unsetenv("TF_CONFIG");
+  CHECK(of_two.ValueOf("batch_size") == "0");
+  CHECK(CommandLine::Parse(program, words).value().ValueOf("batch_size") == "48");
+}
+
 }  // namespace
 }  // namespace official::flags

@@ -15,6 +15,7 @@
 #include "utils/files/files.h"
 #include "utils/logs/json.h"
 #include "utils/logs/loss_recorder.h"
+#include "utils/logs/task_progress.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
 #include "utils/run/learning_rate_range.h"
@@ -144,6 +145,7 @@ class Trial {
  private:
   // Trains with the tested rates until the last, or until the training diverges.
   absl::Status TestRates(data::BatchSource& source, std::vector<TestedLoss>& losses) {
+    logs::TaskProgress progress({.title = "testing learning rates", .total = kTestedRates, .unit = "steps"});
     // Steps that a dynamic loss scale skips have no loss, and are not many.
     for (int tries = 0; tries < 2 * kTestedRates && static_cast<int>(losses.size()) < kTestedRates; ++tries) {
       ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source.Next());
@@ -153,6 +155,7 @@ class Trial {
       // A loss that is not finite is Internal; one ends the test as one that is very large does.
       if (absl::IsInternal(trained) && losses.size() > 1) break;
       RETURN_IF_ERROR(trained);
+      progress.Add(1);
       if (!loss.empty() && !AddLoss(losses, loss[0])) break;
     }
     return absl::OkStatus();

@@ -20,6 +20,7 @@
 #include "utils/logs/task_progress.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/restart.h"
+#include "utils/run/batch_size.h"
 #include "utils/run/next_restart.h"
 #include "utils/run/records.h"
 #include "utils/run/usable_gpus.h"
@@ -169,9 +170,16 @@ std::vector<std::string> NamesOf(const train::EvalResults& results) {
 Session::Session(const Config& config, std::ostream& results)
     : config_(config), results_(results), records_(std::make_unique<Records>()) {}
 
+void Session::SetBatchSize(const Config& chosen) {
+  config_.base.batch_size = chosen.base.batch_size;
+  config_.train.flags_text = chosen.train.flags_text;
+  devices_.replica_batch = chosen.base.batch_size / devices_.num_replicas;
+}
+
 void Session::AddHook(std::unique_ptr<logs::Hook> hook) { records_->AddHook(std::move(hook)); }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std::ostream& results) {
+  RETURN_IF_ERROR(CheckBatchSize(config));
   std::unique_ptr<Session> session(new Session(config, results));
   ASSIGN_OR_RETURN(session->cluster_, FindCluster(config));
   const Cluster& cluster = session->cluster_;

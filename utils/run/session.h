@@ -78,8 +78,8 @@ struct SessionOptions {
 class Session {
  public:
   // Finds the devices, waits for the other workers if there are any, and locks --model_dir, emptying it with --clean;
-  // results will go to `results`, all else to the log. Both arguments must outlive the session. NotFound for
-  // --eval_only without a directory; other errors say what to do.
+  // results will go to `results`, which must outlive the session, all else to the log. NotFound for --eval_only without
+  // a directory; other errors say what to do.
   static absl::StatusOr<std::unique_ptr<Session>> Open(const Config& config, std::ostream& results);
   ~Session();
   Session(const Session&) = delete;
@@ -90,6 +90,9 @@ class Session {
   std::string model_dir() const { return is_chief() ? config_.train.model_dir : ""; }
   // --model_dir for who records evaluations there, the chief or an evaluator; empty for others.
   std::string evaluation_dir() const { return is_chief() || follower_ ? config_.train.model_dir : ""; }
+
+  // Takes the batch size of `chosen`, in place of that of Open, which was left to be chosen; before Begin.
+  void SetBatchSize(const Config& chosen);
 
   // Adds a hook to those of the flags, of the chief; before Begin.
   void AddHook(std::unique_ptr<logs::Hook> hook);
@@ -152,7 +155,7 @@ class Session {
   void BeginAgainIfWanted();
   void LogEnd(const std::string& outcome) const;
 
-  const Config& config_;
+  Config config_;
   std::ostream& results_;
   SessionOptions options_;
   train::Schedule schedule_;

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/flags/flag_value.h"
 #include "utils/misc/text.h"
 #include "utils/misc/version.h"
 
@@ -47,7 +48,7 @@ absl::StatusOr<Job> JobOf(const flags::CommandLine& client) {
   }
   Job job = {.program = client.program(), .version = VersionOf(client), .flags = {}};
   for (const auto& [name, flag] : FlagsOf(client, /*only_given=*/true)) {
-    if (!flag->spec.local) job.flags.emplace_back(name, flag->flag->CurrentValue());
+    if (!flag->spec.local) job.flags.emplace_back(name, flags::ValueText(*flag));
   }
   return job;
 }
@@ -89,9 +90,9 @@ absl::Status CheckJob(const Job& job, const flags::CommandLine& server) {
       return absl::InvalidArgumentError(absl::StrCat(flag, "a client may not give it; give it to the server"));
     }
     if (IsFixed(*found->second)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          flag, "the server was started with ", misc::Printable(Argument(name, found->second->flag->CurrentValue())),
-          ", which no client changes; leave it out"));
+      return absl::InvalidArgumentError(absl::StrCat(flag, "the server was started with ",
+                                                     misc::Printable(Argument(name, flags::ValueText(*found->second))),
+                                                     ", which no client changes; leave it out"));
     }
   }
   return absl::OkStatus();
@@ -100,7 +101,7 @@ absl::Status CheckJob(const Job& job, const flags::CommandLine& server) {
 std::vector<std::string> ArgumentsOf(const Job& job, const flags::CommandLine& server) {
   std::vector<std::string> arguments;
   for (const auto& [name, flag] : FlagsOf(server, /*only_given=*/false)) {
-    if (IsFixed(*flag) && name != "serve") arguments.push_back(Argument(name, flag->flag->CurrentValue()));
+    if (IsFixed(*flag) && name != "serve") arguments.push_back(Argument(name, flags::ValueText(*flag)));
   }
   for (const auto& [name, value] : job.flags) arguments.push_back(Argument(name, value));
   return arguments;
