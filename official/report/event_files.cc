@@ -94,12 +94,14 @@ std::string CurveName(const std::string& tag, Split split) {
   return std::string(absl::StripPrefix(absl::StripSuffix(tag, "_1"), "train_"));
 }
 
-absl::Status ReadEventFile(const std::string& path, Split split, Run& run) {
+absl::Status ReadEventFile(const std::string& path, Split split, Run& run, logs::TaskProgress& progress) {
   ASSIGN_OR_RETURN(const auto reader, data::TFRecordReader::Open(path));
   std::string record;
   tensorflow::Event event;
+  int64_t counted = 0;  // bytes of the file
   while (true) {
     const absl::StatusOr<bool> found = reader->Next(&record);
+    progress.Add(reader->record_offset() - std::exchange(counted, reader->record_offset()));
     if (!found.ok()) {
       if (!absl::IsDataLoss(found.status())) return found.status();
       if (!absl::StrContains(absl::StripPrefix(found.status().message(), path), "truncated")) {

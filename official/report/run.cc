@@ -36,10 +36,18 @@ absl::Status CheckIsDirectory(const std::string& path) {
 // Reads the event files of a directory; those of a run that was resumed have names in the order of their times.
 absl::Status ReadEventFiles(const std::string& directory, const std::vector<std::string>& names, Split split, Run& run,
                             int& num_files) {
+  std::vector<std::string> paths;
+  int64_t bytes = 0;
   for (const std::string& name : names) {
     if (!absl::StartsWith(name, "events.out.tfevents.")) continue;
+    std::error_code error;
+    const uintmax_t size = std::filesystem::file_size(paths.emplace_back(files::JoinPath(directory, name)), error);
+    bytes += error ? 0 : static_cast<int64_t>(size);  // what cannot be read is told below
+  }
+  logs::TaskProgress progress({.title = absl::StrCat("reading ", directory), .total = bytes, .unit = "B"});
+  for (const std::string& path : paths) {
     ++num_files;
-    RETURN_IF_ERROR(ReadEventFile(files::JoinPath(directory, name), split, run));
+    RETURN_IF_ERROR(ReadEventFile(path, split, run, progress));
   }
   return absl::OkStatus();
 }

@@ -6,11 +6,13 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "official/report/event_files.h"
 #include "official/report/page.h"
 #include "official/report/sample_cards.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/protos/event.pb.h"
 
 namespace official::report {
@@ -76,7 +78,7 @@ TEST_CASE("Lines of metric.log that are no metrics are told, except one that is 
   CHECK(Last(run, kTrainingLoss) == 2);
   REQUIRE(run.notes.size() == 1);
   CHECK_THAT(run.notes[0], Contains("metric.log: 3 of 6 lines are not metrics, the first is line 2"));
-  Write(directory + "/metric.log", std::string(3 << 20, 'x') + "\n");
+  Write(directory + "/metric.log", absl::StrCat(std::string(3 << 20, 'x'), "\n"));
   CHECK(ReadRun(directory).status().code() == absl::StatusCode::kDataLoss);
 }
 
@@ -107,6 +109,23 @@ TEST_CASE("Curves of event files") {
     WriteEvents(directory + "/events.out.tfevents.4.host", {no_time});
     CHECK(ReadRun(directory).value().last_time == 1030);
   }
+}
+
+TEST_CASE("Reading event files shows how much of them is read") {
+  const std::string directory = NewDirectory("progress");
+  std::vector<tensorflow::Event> events;
+  for (int i = 0; i < 1000; ++i) events.push_back(Scalar(i, "loss", 1));
+  WriteEvents(directory + "/events.out.tfevents.1", events);
+  WriteEvents(directory + "/eval/events.out.tfevents.1", {Scalar(3, "loss", 1)});
+  logs::CapturedTasks log;
+  REQUIRE(ReadRun(directory).ok());
+  // A line begins at 0% and ends at 100%, of each of the two directories.
+  const std::vector<std::string> lines = absl::StrSplit(log.Text(), "reading /");
+  REQUIRE(lines.size() == 5);
+  CHECK_THAT(lines[1], Contains("   0%"));
+  CHECK_THAT(lines[2], Contains(" 100%"));
+  CHECK_THAT(lines[3], Contains("   0%"));
+  CHECK_THAT(lines[4], Contains(" 100%"));
 }
 
 TEST_CASE("An event file that is cut off or damaged is used up to there") {

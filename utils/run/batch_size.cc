@@ -24,7 +24,7 @@
 namespace official::run {
 namespace {
 
-constexpr int64_t kFirstExamples = 8;        // for each device, or micro-batch of it, in the size that is tried first
+constexpr int64_t kFirstExamples = 8;        // for each device, in the size that is tried first
 constexpr double kUsableShare = 0.8;         // of the free memory of the host
 constexpr double kFreeShareOfDevice = 0.25;  // of what a training step needs, to be left free
 constexpr double kTimedSeconds = 0.4;        // as many steps as take this long are timed
@@ -164,7 +164,7 @@ absl::Status ChooseBatchSize(const BatchSizeOptions& options, Config& config, Se
   RETURN_IF_ERROR(CheckBatchSize(config));
   const int64_t free_bytes = misc::AvailableMemory();
   ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config));
-  const int64_t unit = options.per_example * devices.num_replicas * config.train.grad_accum_steps;
+  const int64_t unit = options.per_example * devices.num_replicas;
   ASSIGN_OR_RETURN(const Training smallest, options.training(static_cast<int>(unit)));
   const int64_t num_examples = smallest.input.num_train_examples;
   const int64_t of_data = num_examples * options.per_example;
