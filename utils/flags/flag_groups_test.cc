@@ -93,6 +93,7 @@ TEST_CASE("Defaults of the other groups") {
   CHECK(performance.distribution_strategy == "default");
   CHECK_FALSE(performance.all_reduce_alg.has_value());
   CHECK(performance.all_reduce_timeout_secs == 600);
+  CHECK(performance.compile_timeout_secs == 3600);
   CHECK_FALSE(performance.tf32);
   CHECK(performance.cuda_graphs == compute::Recordings::kAuto);
   CHECK_FALSE(FromFlags<ImageConfig>().data_format.has_value());

@@ -172,6 +172,11 @@ OFFICIAL_FLAG(PerformanceConfig, all_reduce_timeout_secs,
               "an error.",
               .range = AtLeast(1), .per_worker = true);
 
+OFFICIAL_FLAG(PerformanceConfig, compile_timeout_secs,
+              "With --distribution_strategy=tpu: seconds that the plugin may take to compile a program, of which a run "
+              "has two or three. After that the run exits with an error.",
+              .range = AtLeast(1), .per_worker = true);
+
 OFFICIAL_FLAG(
     PerformanceConfig, tf32,
     "On GPUs with --dtype=fp32: compute matrix products and convolutions in TF32, which rounds their inputs to "

@@ -26,7 +26,8 @@ struct PerformanceConfig {
   std::optional<std::string> all_reduce_alg;  // nccl, hierarchical_copy, reduction_to_one_device
   std::optional<int> num_packs;
   int all_reduce_timeout_secs = 600;
-  bool tf32 = false;  // on GPUs, float32 matrix products and convolutions may be computed in TF32
+  int compile_timeout_secs = 3600;  // of a PJRT plugin
+  bool tf32 = false;                // on GPUs, float32 matrix products and convolutions may be computed in TF32
   compute::Recordings cuda_graphs = compute::Recordings::kAuto;  // on GPUs
   std::optional<std::string> devices;                            // "gpu:0,gpu:2"
   std::optional<std::string> pjrt_plugin;                        // path; for the strategy tpu

@@ -48,7 +48,7 @@ absl::StatusOr<Devices> DevicesOfPlugin(const Config& config, int num_workers, i
         "--distribution_strategy=tpu: this run has several processes, and such devices train in one; leave one of the "
         "two out");
   }
-  ASSIGN_OR_RETURN(const int num_devices, UsePjrtPlugin(config.performance));
+  ASSIGN_OR_RETURN(const int num_devices, UsePjrtPlugin(config.performance, config.program));
   Devices devices = {.kind = compute::kPjrtKind, .strategy = "tpu"};
   devices.num_replicas = config.cluster.num_replicas.value_or(num_devices);
   if (devices.num_replicas > num_devices) {

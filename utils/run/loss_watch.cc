@@ -1,12 +1,9 @@
 #include "utils/run/loss_watch.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "utils/logs/log.h"
-#include "utils/misc/exit_code.h"
+#include "utils/run/end_process.h"
 
 namespace official::run {
 
@@ -17,12 +14,7 @@ LossWatch::LossWatch(distribute::Exchange& exchange, const std::string& program,
         while (!stop.stop_requested()) {
           never_.wait_for(lock, stop, kLookEvery, [] { return false; });
           const absl::Status status = stop.stop_requested() ? absl::OkStatus() : exchange.Check();
-          if (status.ok()) continue;
-          const int exit_code = misc::ExitCode(status);
-          logs::WriteLog(logs::Severity::ERROR, absl::StrCat(program, ": ", status.message()),
-                         {{"event", "error"}, {"exit_code", exit_code}, {"signal", logs::Json()}});
-          before_end();
-          std::_Exit(exit_code);
+          if (!status.ok()) EndProcess(program, status, before_end);
         }
       }) {}
 

@@ -7,7 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/pjrt/call_watch.h"
 #include "utils/compute/pjrt_backend/pjrt_backend.h"
+#include "utils/logs/log.h"
+#include "utils/run/end_process.h"
 
 namespace official::run {
 namespace {
@@ -27,6 +30,13 @@ bool IsUnusable(const absl::Status& status) {
   return absl::IsNotFound(status) || absl::IsFailedPrecondition(status) || absl::IsUnimplemented(status);
 }
 
+compute::PjrtWaits WaitsOf(const flags::PerformanceConfig& config, const std::string& program) {
+  return {.deadline = std::chrono::seconds(config.all_reduce_timeout_secs),
+          .compile_deadline = std::chrono::seconds(config.compile_timeout_secs),
+          .tell = [](const std::string& message) { LOG(INFO) << message; },
+          .end = [program](const absl::Status& status) { EndProcess(program, status); }};
+}
+
 }  // namespace
 
 std::vector<std::string> InstalledTpuLibraries() {
@@ -42,7 +52,7 @@ std::vector<std::string> InstalledTpuLibraries() {
   return libraries;
 }
 
-absl::StatusOr<int> UsePjrtPlugin(const flags::PerformanceConfig& config) {
+absl::StatusOr<int> UsePjrtPlugin(const flags::PerformanceConfig& config, const std::string& program) {
   std::vector<std::string> plugins = InstalledTpuLibraries();
   if (config.pjrt_plugin) plugins = {*config.pjrt_plugin};
   if (plugins.empty()) {
@@ -51,10 +61,8 @@ absl::StatusOr<int> UsePjrtPlugin(const flags::PerformanceConfig& config) {
         "another PJRT plugin, by "
         "--pjrt_plugin=PATH");
   }
-  const absl::StatusOr<int> num_devices =
-      compute::LoadPjrtBackend({.path = plugins[0],
-                                .num_cpu_devices = config.num_cpu_devices,
-                                .deadline = std::chrono::seconds(config.all_reduce_timeout_secs)});
+  const absl::StatusOr<int> num_devices = compute::LoadPjrtBackend(
+      {.path = plugins[0], .num_cpu_devices = config.num_cpu_devices, .waits = WaitsOf(config, program)});
   if (num_devices.ok()) return num_devices;
   const absl::Status& status = num_devices.status();
   return absl::Status(IsUnusable(status) ? absl::StatusCode::kInvalidArgument : status.code(),

@@ -16,7 +16,7 @@ std::vector<std::string> InstalledTpuLibraries();
 // Loads the plugin of --pjrt_plugin, by default libtpu.so, and makes its devices available (LoadPjrtBackend), those of
 // the CPU as many as --num_cpu_devices says. Returns their number. The errors begin with --distribution_strategy=tpu:
 // InvalidArgument, with what to give, if there is no such plugin or the program cannot use it; else the plugin's own,
-// such as Unavailable for a TPU that is in use.
-absl::StatusOr<int> UsePjrtPlugin(const flags::PerformanceConfig& config);
+// such as Unavailable for a TPU that is in use. What the plugin does not do in time ends `program` (EndProcess).
+absl::StatusOr<int> UsePjrtPlugin(const flags::PerformanceConfig& config, const std::string& program);
 
 }  // namespace official::run

@@ -37,7 +37,7 @@ PjrtBuffer Own(const PjrtPlugin& plugin, PJRT_Buffer* buffer) {
     if (plugin.is_stuck()) return;
     auto args = OFFICIAL_PJRT_ARGS(PJRT_Buffer_Destroy);
     args.buffer = b;
-    (void)plugin.ToStatus(plugin.api().PJRT_Buffer_Destroy(&args), "freeing a buffer");
+    (void)plugin.Call(plugin.api().PJRT_Buffer_Destroy, args, "freeing a buffer");
   });
 }
 
@@ -103,19 +103,19 @@ PjrtEvent::~PjrtEvent() {
   if (event_ == nullptr || plugin_->is_stuck()) return;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Event_Destroy);
   args.event = event_;
-  (void)plugin_->ToStatus(plugin_->api().PJRT_Event_Destroy(&args), "freeing an event");
+  (void)plugin_->Call(plugin_->api().PJRT_Event_Destroy, args, "freeing an event");
 }
 
 absl::Status PjrtEvent::Await(absl::string_view what) {
   PJRT_Event* const event = std::exchange(event_, nullptr);
-  return event == nullptr ? absl::OkStatus() : plugin_->Await(event, what, deadline_, std::move(memory_));
+  return event == nullptr ? absl::OkStatus() : plugin_->Await(event, what, std::move(memory_));
 }
 
 PjrtExecutable::~PjrtExecutable() {
   if (plugin_.is_stuck()) return;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_Destroy);
   args.executable = executable_;
-  (void)plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_Destroy(&args), "freeing a program");
+  (void)plugin_.Call(plugin_.api().PJRT_LoadedExecutable_Destroy, args, "freeing a program");
 }
 
 absl::StatusOr<std::vector<PjrtResults>> PjrtExecutable::Run(PJRT_Device* device,
@@ -139,11 +139,11 @@ absl::StatusOr<std::vector<PjrtResults>> PjrtExecutable::Run(PJRT_Device* device
   args.output_lists = output_lists.data();
   args.device_complete_events = events.data();
   args.execute_device = device;
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_Execute(&args), "running a program"));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_LoadedExecutable_Execute, args, "running a program"));
   std::vector<PjrtResults> results(num_devices);
   for (size_t d = 0; d < num_devices; ++d) {
     for (PJRT_Buffer* const output : outputs[d]) results[d].buffers.push_back(Own(plugin_, output));
-    results[d].done = PjrtEvent(plugin_, events[d], client_->deadline());
+    results[d].done = PjrtEvent(plugin_, events[d]);
   }
   return results;
 }
@@ -178,9 +178,9 @@ absl::StatusOr<std::shared_ptr<PjrtClient>> PjrtClient::Create(const PjrtPlugin&
     args.create_options = &count;
     args.num_options = 1;
   }
-  RETURN_IF_ERROR(plugin.ToStatus(plugin.api().PJRT_Client_Create(&args),
-                                  absl::StrCat("the PJRT plugin ", plugin.path(), " finds no device")));
-  std::shared_ptr<PjrtClient> client(new PjrtClient(plugin, args.client, options.deadline));
+  PJRT_Error* const error = plugin.CallWatched(plugin.api().PJRT_Client_Create, args, "looking for devices");
+  RETURN_IF_ERROR(plugin.ToStatus(error, absl::StrCat("the PJRT plugin ", plugin.path(), " finds no device")));
+  std::shared_ptr<PjrtClient> client(new PjrtClient(plugin, args.client));
   RETURN_IF_ERROR(client->Describe());
   return client;
 }
@@ -189,30 +189,32 @@ PjrtClient::~PjrtClient() {
   if (plugin_.is_stuck()) return;
   auto args = OFFICIAL_PJRT_ARGS(PJRT_Client_Destroy);
   args.client = client_;
-  (void)plugin_.ToStatus(plugin_.api().PJRT_Client_Destroy(&args), "ending a client");
+  (void)plugin_.Call(plugin_.api().PJRT_Client_Destroy, args, "ending a client");
 }
 
 absl::Status PjrtClient::Describe() {
-  const std::string what = absl::StrCat("the PJRT plugin ", plugin_.path());
+  const std::string what = absl::StrCat("the devices of the PJRT plugin ", plugin_.path());
   auto name = OFFICIAL_PJRT_ARGS(PJRT_Client_PlatformName);
   name.client = client_;
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_PlatformName(&name), what));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_Client_PlatformName, name, what));
   platform_.assign(name.platform_name, name.platform_name_size);
   auto devices = OFFICIAL_PJRT_ARGS(PJRT_Client_AddressableDevices);
   devices.client = client_;
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_AddressableDevices(&devices), what));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_Client_AddressableDevices, devices, what));
   devices_.assign(devices.addressable_devices, devices.addressable_devices + devices.num_addressable_devices);
-  if (devices_.empty()) return absl::FailedPreconditionError(absl::StrCat(what, " finds no device"));
+  if (devices_.empty())
+    return absl::FailedPreconditionError(absl::StrCat("the PJRT plugin ", plugin_.path(), " finds no device"));
   return absl::OkStatus();
 }
 
 std::string PjrtClient::KindOf(PJRT_Device* device) const {
   auto description = OFFICIAL_PJRT_ARGS(PJRT_Device_GetDescription);
   description.device = device;
-  if (!plugin_.ToStatus(plugin_.api().PJRT_Device_GetDescription(&description), "").ok()) return "unknown";
+  if (!plugin_.Call(plugin_.api().PJRT_Device_GetDescription, description, "describing a device").ok())
+    return "unknown";
   auto kind = OFFICIAL_PJRT_ARGS(PJRT_DeviceDescription_Kind);
   kind.device_description = description.device_description;
-  if (!plugin_.ToStatus(plugin_.api().PJRT_DeviceDescription_Kind(&kind), "").ok()) return "unknown";
+  if (!plugin_.Call(plugin_.api().PJRT_DeviceDescription_Kind, kind, "describing a device").ok()) return "unknown";
   return std::string(kind.device_kind, kind.device_kind_size);
 }
 
@@ -225,7 +227,8 @@ absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileWith(absl::st
   args.program = &program;
   args.compile_options = options.data();
   args.compile_options_size = options.size();
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_Compile(&args), "compiling a program"));
+  RETURN_IF_ERROR(
+      plugin_.Call(plugin_.api().PJRT_Client_Compile, args, "compiling a program", CallWatch::Kind::kCompile));
   return std::make_unique<PjrtExecutable>(shared_from_this(), plugin_, args.executable);
 }
 
@@ -238,7 +241,7 @@ absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileForAll(
   ASSIGN_OR_RETURN(std::unique_ptr<PjrtExecutable> executable, CompileWith(module, static_cast<int>(devices.size())));
   auto args = OFFICIAL_PJRT_ARGS(PJRT_LoadedExecutable_AddressableDevices);
   args.executable = executable->executable_;
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_LoadedExecutable_AddressableDevices(&args), "compiling"));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_LoadedExecutable_AddressableDevices, args, "compiling"));
   for (size_t i = 0; i < args.num_addressable_devices; ++i) {
     const auto found = std::find(devices.begin(), devices.end(), args.addressable_devices[i]);
     if (found != devices.end()) executable->places_.push_back(found - devices.begin());
@@ -258,9 +261,9 @@ absl::StatusOr<PjrtBuffer> PjrtClient::ToDevice(PJRT_Device* device, const Tenso
   args.num_dims = type.shape.rank();
   args.host_buffer_semantics = PJRT_HostBufferSemantics_kImmutableOnlyDuringCall;
   args.device = device;
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Client_BufferFromHostBuffer(&args), "copying to a device"));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_Client_BufferFromHostBuffer, args, "copying to a device"));
   PjrtBuffer buffer = Own(plugin_, args.buffer);
-  RETURN_IF_ERROR(plugin_.Await(args.done_with_host_buffer, "copying to a device", deadline_));
+  RETURN_IF_ERROR(plugin_.Await(args.done_with_host_buffer, "copying to a device"));
   return buffer;
 }
 
@@ -289,8 +292,8 @@ absl::StatusOr<PjrtEvent> PjrtClient::StartToHost(PJRT_Buffer* buffer, const Ten
   args.host_layout = &layout;
   args.dst = data.get();
   args.dst_size = type.num_bytes();
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Buffer_ToHostBuffer(&args), "copying from a device"));
-  return PjrtEvent(plugin_, args.event, deadline_, std::move(data));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_Buffer_ToHostBuffer, args, "copying from a device"));
+  return PjrtEvent(plugin_, args.event, std::move(data));
 }
 
 }  // namespace official::compute

@@ -1,7 +1,6 @@
 // PjrtClient: the devices of a plugin, buffers in their memory and modules compiled for them.
 #pragma once
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,15 +28,13 @@ using PjrtBuffer = std::shared_ptr<PJRT_Buffer>;
 class PjrtEvent {
  public:
   PjrtEvent() = default;
-  // `deadline` is how long a wait may take; `memory` is what the device writes until then.
-  PjrtEvent(const PjrtPlugin& plugin, PJRT_Event* event, std::chrono::seconds deadline,
-            std::shared_ptr<const void> memory = nullptr)
-      : plugin_(&plugin), event_(event), deadline_(deadline), memory_(std::move(memory)) {}
+  // `memory` is what the device writes until then.
+  PjrtEvent(const PjrtPlugin& plugin, PJRT_Event* event, std::shared_ptr<const void> memory = nullptr)
+      : plugin_(&plugin), event_(event), memory_(std::move(memory)) {}
   PjrtEvent(PjrtEvent&& other) noexcept { *this = std::move(other); }
   PjrtEvent& operator=(PjrtEvent&& other) noexcept {
     std::swap(plugin_, other.plugin_);
     std::swap(event_, other.event_);
-    std::swap(deadline_, other.deadline_);
     std::swap(memory_, other.memory_);
     return *this;
   }
@@ -50,7 +47,6 @@ class PjrtEvent {
  private:
   const PjrtPlugin* plugin_ = nullptr;
   PJRT_Event* event_ = nullptr;
-  std::chrono::seconds deadline_{0};
   std::shared_ptr<const void> memory_;
 };
 
@@ -90,8 +86,7 @@ class PjrtExecutable {
 };
 
 struct PjrtClientOptions {
-  int num_cpu_devices = 0;             // of a plugin for CPUs, which alone let one choose; 0: its own default
-  std::chrono::seconds deadline{600};  // of a wait for a run or a copy
+  int num_cpu_devices = 0;  // of a plugin for CPUs, which alone let one choose; 0: its own default
 };
 
 class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
@@ -104,7 +99,6 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
   ~PjrtClient();
 
   const PjrtPlugin& plugin() const { return plugin_; }
-  std::chrono::seconds deadline() const { return deadline_; }
   // "cpu", "tpu"
   const std::string& platform() const { return platform_; }
   // The devices of this process.
@@ -126,14 +120,12 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
                                         std::shared_ptr<char[]> data) const;
 
  private:
-  PjrtClient(const PjrtPlugin& plugin, PJRT_Client* client, std::chrono::seconds deadline)
-      : plugin_(plugin), client_(client), deadline_(deadline) {}
+  PjrtClient(const PjrtPlugin& plugin, PJRT_Client* client) : plugin_(plugin), client_(client) {}
   absl::Status Describe();
   absl::StatusOr<std::unique_ptr<PjrtExecutable>> CompileWith(absl::string_view module, int num_replicas) const;
 
   const PjrtPlugin& plugin_;
   PJRT_Client* const client_;
-  const std::chrono::seconds deadline_;
   std::string platform_;
   std::vector<PJRT_Device*> devices_;
 };

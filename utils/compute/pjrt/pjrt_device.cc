@@ -231,7 +231,7 @@ void PjrtDevice::EndRun(std::shared_ptr<const std::vector<HloCheck>> checks, Pjr
 }
 
 absl::StatusOr<std::shared_ptr<PjrtClient>> OpenPjrtClient(const PjrtOptions& options) {
-  ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin));
+  ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::Load(options.plugin, options.waits));
   return PjrtClient::Create(*plugin, options.client);
 }
 

@@ -24,6 +24,7 @@ namespace official::compute {
 struct PjrtOptions {
   std::string plugin;  // path
   PjrtClientOptions client = {};
+  PjrtWaits waits = {};
 };
 
 // Loads the plugin and makes its client. Errors: those of PjrtPlugin::Load and PjrtClient::Create.

@@ -5,6 +5,7 @@
 #include <glob.h>
 
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
@@ -155,28 +156,37 @@ void SetReady(PJRT_Error* error, void* waiting) {
 
 }  // namespace
 
-absl::StatusOr<const PjrtPlugin*> PjrtPlugin::Load(const std::string& path) {
-  return LoadOnce(path, /*for_compiling=*/false);
+absl::StatusOr<const PjrtPlugin*> PjrtPlugin::Load(const std::string& path, const PjrtWaits& waits) {
+  return LoadOnce(path, /*for_compiling=*/false, waits);
 }
 
-absl::StatusOr<const PjrtPlugin*> PjrtPlugin::LoadCompiler(const std::string& path) {
-  return LoadOnce(path, /*for_compiling=*/true);
+absl::StatusOr<const PjrtPlugin*> PjrtPlugin::LoadCompiler(const std::string& path, const PjrtWaits& waits) {
+  return LoadOnce(path, /*for_compiling=*/true, waits);
 }
 
-absl::StatusOr<const PjrtPlugin*> PjrtPlugin::LoadOnce(const std::string& path, bool for_compiling) {
+absl::StatusOr<const PjrtPlugin*> PjrtPlugin::LoadOnce(const std::string& path, bool for_compiling,
+                                                       const PjrtWaits& waits) {
   static auto* const mutex = new std::mutex;
   static auto* const plugins = new std::map<std::pair<std::string, bool>, const PjrtPlugin*>;
   const std::lock_guard<std::mutex> lock(*mutex);
   const PjrtPlugin*& plugin = (*plugins)[{path, for_compiling}];
   if (plugin != nullptr) return plugin;
-  ASSIGN_OR_RETURN(void* const library, OpenLibrary(path));
-  ASSIGN_OR_RETURN(const PJRT_Api* const api, ApiOf(library, path));
-  RETURN_IF_ERROR(CheckVersion(path, *api, for_compiling ? kNeededForCompiling : kNeededApi));
-  if (!for_compiling) RETURN_IF_ERROR(CheckTpu(path, library));
-  std::unique_ptr<const PjrtPlugin> loaded(new PjrtPlugin(path, api));
-  auto args = OFFICIAL_PJRT_ARGS(PJRT_Plugin_Initialize);
-  RETURN_IF_ERROR(loaded->ToStatus(api->PJRT_Plugin_Initialize(&args), absl::StrCat("the PJRT plugin ", path)));
+  std::unique_ptr<PjrtPlugin> loaded(new PjrtPlugin(path, waits));
+  RETURN_IF_ERROR(loaded->Open(for_compiling));
   return plugin = loaded.release();
+}
+
+absl::Status PjrtPlugin::Open(bool for_compiling) {
+  {
+    const CallWatch::Call call(watch_, "loading");
+    ASSIGN_OR_RETURN(void* const library, OpenLibrary(path_));
+    ASSIGN_OR_RETURN(api_, ApiOf(library, path_));
+    RETURN_IF_ERROR(CheckVersion(path_, *api_, for_compiling ? kNeededForCompiling : kNeededApi));
+    if (!for_compiling) RETURN_IF_ERROR(CheckTpu(path_, library));
+  }
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Plugin_Initialize);
+  PJRT_Error* const error = CallWatched(api_->PJRT_Plugin_Initialize, args, "initializing");
+  return ToStatus(error, absl::StrCat("the PJRT plugin ", path_));
 }
 
 std::string PjrtPlugin::Version() const {
@@ -191,6 +201,7 @@ void PjrtPlugin::Destroy(PJRT_Error* error) const {
 
 absl::Status PjrtPlugin::ToStatus(PJRT_Error* error, absl::string_view what) const {
   if (error == nullptr) return absl::OkStatus();
+  const CallWatch::Call call(watch_, what);
   auto code = OFFICIAL_PJRT_ARGS(PJRT_Error_GetCode);
   code.error = error;
   PJRT_Error* const no_code = api_->PJRT_Error_GetCode(&code);
@@ -207,8 +218,7 @@ absl::Status PjrtPlugin::ToStatus(PJRT_Error* error, absl::string_view what) con
   return status;
 }
 
-absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what, std::chrono::seconds deadline,
-                               std::shared_ptr<const void> memory) const {
+absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what, std::shared_ptr<const void> memory) const {
   if (event == nullptr) return absl::OkStatus();
   const auto waiting = std::make_shared<Waiting>(*this, what, std::move(memory));
   auto on_ready = OFFICIAL_PJRT_ARGS(PJRT_Event_OnReady);
@@ -216,18 +226,20 @@ absl::Status PjrtPlugin::Await(PJRT_Event* event, absl::string_view what, std::c
   on_ready.callback = SetReady;
   on_ready.user_arg = new std::shared_ptr<Waiting>(waiting);
   // After an error the argument and the event stay: whether the callback still comes is not known.
-  RETURN_IF_ERROR(ToStatus(api_->PJRT_Event_OnReady(&on_ready), what));
-  std::optional<absl::Status> status = waiting->WaitFor(is_stuck_ ? std::chrono::seconds(0) : deadline);
+  RETURN_IF_ERROR(Call(api_->PJRT_Event_OnReady, on_ready, what));
+  std::optional<absl::Status> status;
+  {
+    const CallWatch::Call wait = watch_.Wait(what);
+    status = waiting->WaitFor(is_stuck_ ? std::chrono::seconds(0) : watch_.deadline());
+  }
   if (!status) {
     is_stuck_ = true;
-    return absl::DeadlineExceededError(absl::StrCat(what, ": the PJRT plugin ", path_, " has not done this within ",
-                                                    deadline.count(),
-                                                    " s; --all_reduce_timeout_secs sets how long it may take"));
+    return watch_.PastDeadline(what);
   }
   if (is_stuck_) return *status;
   auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Event_Destroy);
   destroy.event = event;
-  status->Update(ToStatus(api_->PJRT_Event_Destroy(&destroy), what));
+  status->Update(Call(api_->PJRT_Event_Destroy, destroy, what));
   return *status;
 }
 

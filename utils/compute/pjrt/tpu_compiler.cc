@@ -42,8 +42,8 @@ absl::StatusOr<std::unique_ptr<TpuCompiler>> TpuCompiler::Create(const std::stri
   auto args = OFFICIAL_PJRT_ARGS(PJRT_TopologyDescription_Create);
   args.topology_name = topology.c_str();
   args.topology_name_size = topology.size();
-  RETURN_IF_ERROR(plugin->ToStatus(plugin->api().PJRT_TopologyDescription_Create(&args),
-                                   absl::StrCat("the PJRT plugin ", path, " knows no chips ", topology)));
+  RETURN_IF_ERROR(plugin->Call(plugin->api().PJRT_TopologyDescription_Create, args,
+                               absl::StrCat("the PJRT plugin ", path, " knows no chips ", topology)));
   std::unique_ptr<TpuCompiler> compiler(new TpuCompiler(*plugin, topology, args.topology));
   RETURN_IF_ERROR(compiler->CountChips());
   return compiler;
@@ -52,8 +52,8 @@ absl::StatusOr<std::unique_ptr<TpuCompiler>> TpuCompiler::Create(const std::stri
 absl::Status TpuCompiler::CountChips() {
   auto args = OFFICIAL_PJRT_ARGS(PJRT_TopologyDescription_GetDeviceDescriptions);
   args.topology = topology_;
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_TopologyDescription_GetDeviceDescriptions(&args),
-                                   absl::StrCat("the chips of ", name_)));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_TopologyDescription_GetDeviceDescriptions, args,
+                               absl::StrCat("the chips of ", name_)));
   num_chips_ = static_cast<int>(args.num_descriptions);
   return absl::OkStatus();
 }
@@ -61,7 +61,7 @@ absl::Status TpuCompiler::CountChips() {
 TpuCompiler::~TpuCompiler() {
   auto args = OFFICIAL_PJRT_ARGS(PJRT_TopologyDescription_Destroy);
   args.topology = topology_;
-  (void)plugin_.ToStatus(plugin_.api().PJRT_TopologyDescription_Destroy(&args), "freeing a topology");
+  (void)plugin_.Call(plugin_.api().PJRT_TopologyDescription_Destroy, args, "freeing a topology");
 }
 
 absl::StatusOr<CompiledModule> TpuCompiler::Compile(absl::string_view module, int num_replicas) const {
@@ -76,11 +76,11 @@ absl::StatusOr<CompiledModule> TpuCompiler::Compile(absl::string_view module, in
   args.program = &program;
   args.compile_options = options.data();
   args.compile_options_size = options.size();
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Compile(&args), "compiling a program"));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_Compile, args, "compiling a program", CallWatch::Kind::kCompile));
   absl::StatusOr<CompiledModule> compiled = Describe(args.executable);
   auto destroy = OFFICIAL_PJRT_ARGS(PJRT_Executable_Destroy);
   destroy.executable = args.executable;
-  (void)plugin_.ToStatus(plugin_.api().PJRT_Executable_Destroy(&destroy), "freeing a program");
+  (void)plugin_.Call(plugin_.api().PJRT_Executable_Destroy, destroy, "freeing a program");
   return compiled;
 }
 
@@ -99,7 +99,7 @@ absl::StatusOr<std::string> TpuCompiler::HloOf(PJRT_Executable* executable) cons
   args.program = &program;
   // The first call tells the size, the second one fills the buffer.
   const auto get = [&] {
-    return plugin_.ToStatus(plugin_.api().PJRT_Executable_OptimizedProgram(&args), "the HLO of a program");
+    return plugin_.Call(plugin_.api().PJRT_Executable_OptimizedProgram, args, "the HLO of a program");
   };
   RETURN_IF_ERROR(get());
   std::string code(program.code_size, '\0');
@@ -114,7 +114,7 @@ absl::StatusOr<CompiledCost> TpuCompiler::CostOf(PJRT_Executable* executable) co
   CompiledCost cost;
   auto analysis = OFFICIAL_PJRT_ARGS(PJRT_Executable_GetCostAnalysis);
   analysis.executable = executable;
-  RETURN_IF_ERROR(plugin_.ToStatus(plugin_.api().PJRT_Executable_GetCostAnalysis(&analysis), "the cost of a program"));
+  RETURN_IF_ERROR(plugin_.Call(plugin_.api().PJRT_Executable_GetCostAnalysis, analysis, "the cost of a program"));
   for (size_t i = 0; i < analysis.num_properties; ++i) {
     const PJRT_NamedValue& property = analysis.properties[i];
     if (property.type != PJRT_NamedValue_kFloat) continue;
@@ -126,7 +126,7 @@ absl::StatusOr<CompiledCost> TpuCompiler::CostOf(PJRT_Executable* executable) co
   auto memory = OFFICIAL_PJRT_ARGS(PJRT_Executable_GetCompiledMemoryStats);
   memory.executable = executable;
   RETURN_IF_ERROR(
-      plugin_.ToStatus(plugin_.api().PJRT_Executable_GetCompiledMemoryStats(&memory), "the memory of a program"));
+      plugin_.Call(plugin_.api().PJRT_Executable_GetCompiledMemoryStats, memory, "the memory of a program"));
   cost.memory_bytes = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes +
                       memory.temp_size_in_bytes + memory.generated_code_size_in_bytes;
   return cost;

@@ -18,8 +18,8 @@ absl::StatusOr<PjrtBackend> Open(const PjrtPluginOptions& options, KernelRegistr
   const int wanted = options.num_cpu_devices;
   ASSIGN_OR_RETURN(
       const std::shared_ptr<PjrtClient> client,
-      OpenPjrtClient({.plugin = options.path,
-                      .client = {.num_cpu_devices = wanted > 1 ? wanted : 0, .deadline = options.deadline}}));
+      OpenPjrtClient(
+          {.plugin = options.path, .client = {.num_cpu_devices = wanted > 1 ? wanted : 0}, .waits = options.waits}));
   auto num_devices = static_cast<int>(client->devices().size());
   if (client->platform() == "cpu") num_devices = std::min(num_devices, wanted);
   if (num_devices < wanted || (client->platform() != "cpu" && wanted > 1)) {

@@ -2,17 +2,17 @@
 // libofficial_pjrt.so (backend_entry.h): a program that uses no such devices loads nothing of it; no program links it.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "utils/compute/pjrt/call_watch.h"
 
 namespace official::compute {
 
 struct PjrtPluginOptions {
-  std::string path;                    // of the plugin
-  int num_cpu_devices = 1;             // of a plugin for CPUs
-  std::chrono::seconds deadline{600};  // of a wait for a run or a copy
+  std::string path;         // of the plugin
+  int num_cpu_devices = 1;  // of a plugin for CPUs
+  PjrtWaits waits = {};
 };
 
 // Makes the devices of a plugin available to MakeDevice, as kind kPjrtKind, and returns their number. One process has

@@ -1,0 +1,85 @@
+#include "utils/compute/pjrt/call_watch.h"
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace official::compute {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// What a CallWatch has said.
+struct Said {
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  std::vector<absl::Status> ends;
+
+  PjrtWaits Waits() {
+    return {.deadline = seconds(2),
+            .compile_deadline = seconds(3),
+            .tell_every = seconds(1),
+            .tell =
+                [this](const std::string& message) {
+                  const std::lock_guard<std::mutex> lock(mutex);
+                  messages.push_back(message);
+                },
+            .end =
+                [this](const absl::Status& status) {
+                  const std::lock_guard<std::mutex> lock(mutex);
+                  ends.push_back(status);
+                }};
+  }
+};
+
+TEST_CASE("A call that does not return is told of every so often and ends the process at its deadline") {
+  Said said;
+  CallWatch watch("plugin.so", said.Waits());
+  {
+    const CallWatch::Call call(watch, "compiling a program", CallWatch::Kind::kCompile);
+    std::this_thread::sleep_for(milliseconds(4500));
+  }
+  const std::lock_guard<std::mutex> lock(said.mutex);
+  REQUIRE(said.messages.size() >= 2);
+  CHECK(said.messages[0] ==
+        "compiling a program: the PJRT plugin plugin.so has not done this for 1 s; the run ends after 3 s "
+        "(--compile_timeout_secs)");
+  CHECK_THAT(said.messages[1], Catch::Contains("has not done this for 2 s"));
+  REQUIRE(said.ends.size() == 1);
+  CHECK(said.ends[0] == absl::DeadlineExceededError("compiling a program: the PJRT plugin plugin.so has not done this "
+                                                    "within 3 s; --compile_timeout_secs sets how long it may take"));
+}
+
+TEST_CASE("Calls that return in time leave no trace, however long they take together") {
+  Said said;
+  CallWatch watch("plugin.so", said.Waits());
+  for (int i = 0; i < 7; ++i) {
+    const CallWatch::Call call(watch, "running a program");
+    std::this_thread::sleep_for(milliseconds(500));
+  }
+  const std::lock_guard<std::mutex> lock(said.mutex);
+  CHECK(said.messages.empty());
+  CHECK(said.ends.empty());
+}
+
+TEST_CASE("A wait that has an end of its own is told of and does not end the process") {
+  Said said;
+  CallWatch watch("plugin.so", said.Waits());
+  {
+    const CallWatch::Call wait = watch.Wait("running a program");
+    std::this_thread::sleep_for(milliseconds(3500));
+  }
+  const std::lock_guard<std::mutex> lock(said.mutex);
+  REQUIRE(!said.messages.empty());
+  CHECK(said.messages[0] ==
+        "running a program: the PJRT plugin plugin.so has not done this for 1 s; the run ends after 2 s "
+        "(--all_reduce_timeout_secs)");
+  CHECK(said.ends.empty());
+}
+
+}  // namespace
+}  // namespace official::compute
