@@ -91,7 +91,7 @@ def part_test(name, deps = []):
         deps = [":" + name[:-len("_test")]] + deps + _PART_TEST_DEPS,
     )
 
-def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
+def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True, as_tpu = False):
     """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
     Beside matmul_hlo.cc, which writes its ops in StableHLO, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT
@@ -106,6 +106,8 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
         matmul_test. "amx" is emulated where the processor lacks it.
       family: the name of the folder's family; that of the folder by default.
       emulated: False if the test runs no CUDA kernels.
+      as_tpu: True if the ops are written in another way for a TPU, which has no types of 64 bits: matmul_as_tpu_pjrt_test
+        is matmul_pjrt_test with what is written for it.
     """
     srcs = srcs or [name + ".cc"]
     deps = [":" + (family or _folder())] + deps + _TEST_DEPS
@@ -147,11 +149,12 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
             ],
         )
 
-    if native.glob([name[:-len("_test")] + "_hlo.cc"], allow_empty = True):
+    has_hlo = native.glob([name[:-len("_test")] + "_hlo.cc"], allow_empty = True)
+    for suffix, env in ([("", {})] if has_hlo else []) + ([("_as_tpu", {"OP_TEST_PJRT_AS_TPU": "1"})] if as_tpu else []):
         native.cc_test(
-            name = "%s_pjrt_test" % name[:-len("_test")],
+            name = "%s%s_pjrt_test" % (name[:-len("_test")], suffix),
             size = "medium",
-            env = {"OP_TEST_KIND": "pjrt"},
+            env = dict({"OP_TEST_KIND": "pjrt"}, **env),
             tags = ["pjrt", "turn_%d" % (len(name) % 4)],  # .ci/run runs a quarter of them a day
             visibility = visibility,
             deps = [
@@ -173,6 +176,7 @@ def op_family(
         test_deps = [],
         test_size = "small",
         test_max_isas = [],
+        test_as_tpu = False,
         more_tests = []):
     """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
@@ -200,6 +204,7 @@ def op_family(
       test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
       test_size: the size of NAME_test.
       test_max_isas: the max_isas of NAME_test.
+      test_as_tpu: as_tpu of NAME_test.
       more_tests: the names of further tests that depend on the same as NAME_test.
     """
     others = exclude + [
@@ -249,6 +254,7 @@ def op_family(
             name = name + "_test",
             size = test_size,
             max_isas = test_max_isas,
+            as_tpu = test_as_tpu,
             family = name,
             emulated = bool(cuda_srcs),
             deps = shared_deps + deps + test_deps,

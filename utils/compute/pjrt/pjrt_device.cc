@@ -72,7 +72,8 @@ class PjrtTimer : public DeviceTimer {
 };
 
 // `open` returns the client of all devices of the kind.
-DeviceKind KindOf(std::function<absl::StatusOr<std::shared_ptr<PjrtClient>>()> open) {
+DeviceKind KindOf(std::function<absl::StatusOr<std::shared_ptr<PjrtClient>>()> open,
+                  std::optional<HloOptions> hlo = {}) {
   AddHloEmittersToKernels();
   const auto make = [open](const DeviceOptions& device) -> absl::StatusOr<std::unique_ptr<Device>> {
     ASSIGN_OR_RETURN(std::shared_ptr<PjrtClient> client, open());
@@ -84,9 +85,9 @@ DeviceKind KindOf(std::function<absl::StatusOr<std::shared_ptr<PjrtClient>>()> o
     }
     return std::make_unique<PjrtDevice>(std::move(client), device.index);
   };
-  const auto merge = [open = std::move(open)](const RewrittenGraph& program) -> absl::StatusOr<RewrittenGraph> {
+  const auto merge = [open = std::move(open), hlo](const RewrittenGraph& program) -> absl::StatusOr<RewrittenGraph> {
     ASSIGN_OR_RETURN(const std::shared_ptr<PjrtClient> client, open());
-    return EmitProgram(program, HloOptionsFor(client->platform()));
+    return EmitProgram(program, hlo ? *hlo : HloOptionsFor(client->platform()));
   };
   return {.name = kPjrtKind,
           .make_device = make,
@@ -248,14 +249,17 @@ DeviceKind PjrtDeviceKind(PjrtOptions options) {
     std::mutex mutex;
     std::shared_ptr<PjrtClient> client;  // of all devices
   };
-  return KindOf([options = std::move(options),
-                 shared = std::make_shared<Shared>()]() -> absl::StatusOr<std::shared_ptr<PjrtClient>> {
-    const std::lock_guard<std::mutex> lock(shared->mutex);
-    if (shared->client == nullptr) {
-      ASSIGN_OR_RETURN(shared->client, OpenPjrtClient(options));
-    }
-    return shared->client;
-  });
+  const std::optional<HloOptions> hlo = options.hlo;
+  return KindOf(
+      [options = std::move(options),
+       shared = std::make_shared<Shared>()]() -> absl::StatusOr<std::shared_ptr<PjrtClient>> {
+        const std::lock_guard<std::mutex> lock(shared->mutex);
+        if (shared->client == nullptr) {
+          ASSIGN_OR_RETURN(shared->client, OpenPjrtClient(options));
+        }
+        return shared->client;
+      },
+      hlo);
 }
 
 }  // namespace official::compute

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct PjrtOptions {
   std::string plugin;  // path
   PjrtClientOptions client = {};
   PjrtWaits waits = {};
+  std::optional<HloOptions> hlo = {};  // without it HloOptionsFor the plugin's platform
 };
 
 // Loads the plugin and makes its client. Errors: those of PjrtPlugin::Load and PjrtClient::Create.

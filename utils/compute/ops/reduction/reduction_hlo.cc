@@ -1,5 +1,6 @@
 // The reductions in StableHLO.
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -37,8 +38,12 @@ void Emit(const Node& node, HloBuilder& hlo) {
   if (node.Is(op::Mean)) {
     double count = 1;
     for (const int64_t dim : dims) count *= static_cast<double>(x.shape().dim(static_cast<int>(dim)));
-    const HloValue sum = hlo.WideSum(x, dims);  // may be beyond float32
-    hlo.Out(node, 0, hlo.Reshape(hlo.Div(sum, hlo.SplatLike(count, sum)), shape));
+    // The sum may be beyond float32: where it is added up in that, elements are divided by a power of two before.
+    int exponent = 0;
+    const double part = hlo.options().has_64_bits ? count : std::frexp(count, &exponent);  // count / 2^exponent
+    const HloValue scaled = exponent == 0 ? x : hlo.Mul(x, hlo.SplatLike(std::ldexp(1.0, -exponent), x));
+    const HloValue sum = hlo.WideSum(scaled, dims);
+    hlo.Out(node, 0, hlo.Reshape(hlo.Div(sum, hlo.SplatLike(part, sum)), shape));
     return;
   }
   hlo.Out(node, 0, hlo.Reshape(hlo.Sum(x, dims), shape));
