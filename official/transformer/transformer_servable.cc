@@ -62,7 +62,8 @@ absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::Serve
   config.vocab_file = vocab_file;
   config.dtype = run.config.train.dtype;
   config.num_gpus = run.config.base.num_gpus;
-  config.num_threads = run.config.performance.intra_op_parallelism_threads;
+  config.performance = run.config.performance;
+  config.program = run.config.program;
   ASSIGN_OR_RETURN(OpenedTranslator opened, OpenTranslator(config));
   return std::make_unique<TransformerServable>(std::move(opened));
 }

@@ -13,6 +13,7 @@
 #include "utils/flags/console.h"
 #include "utils/flags/default_dirs.h"
 #include "utils/flags/main.h"
+#include "utils/flags/one_device.h"
 #include "utils/flags/performance.h"
 #include "utils/flags/shared_groups.h"
 #include "utils/logs/log.h"
@@ -82,15 +83,19 @@ flags::Program TranslateProgram() {
                            .key = true,
                            .unset_means = "1 if there is a GPU, else 0",
                            .help = "1 translates on a GPU, 0 on the CPU."},
+                          flags::OneDeviceStrategyFlag(),
+                          flags::OneDevicePluginFlag(),
                           {.name = "dtype",
                            .short_name = "dt",
                            .key = true,
                            .choices = {"fp16", "bf16", "fp32"},
                            .help = "Precision of the computation."},
                           flags::SharedFlag("intra_op_parallelism_threads"),
+                          flags::OneDeviceTimeoutFlag(),
+                          flags::SharedFlag("compile_timeout_secs"),
                           flags::OutputFlag(),
                           flags::LogFormatFlag()},
-                .validators = {CheckFileOutHasFile, OneGpuAtMost}},
+                .validators = {CheckFileOutHasFile, OneGpuAtMost, flags::PjrtDevicesAlone}},
       .shared_flags = false,
       .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
       .in_place_of = ParamsOverrideFor,
@@ -116,7 +121,7 @@ absl::Status Main(const flags::CommandLine& command_line) {
                        .batch_size = absl::GetFlag(FLAGS_batch_size),
                        .dtype = options.dtype,
                        .num_gpus = absl::GetFlag(FLAGS_num_gpus),
-                       .num_threads = flags::FromFlags<flags::PerformanceConfig>().intra_op_parallelism_threads,
+                       .performance = flags::FromFlags<flags::PerformanceConfig>(),
                        .json = flags::WantsJson()},
                       std::cin, std::cout);
 }

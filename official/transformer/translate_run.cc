@@ -18,7 +18,7 @@
 #include "utils/flags/performance.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
-#include "utils/misc/distribution_utils.h"
+#include "utils/run/one_device.h"
 #include "utils/run/usable_gpus.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
@@ -181,12 +181,9 @@ absl::StatusOr<OpenedTranslator> OpenTranslator(const TranslateConfig& config) {
   params.extra_decode_length = kExtraDecodeLength;
   RETURN_IF_ERROR(OverrideParams(config.params_override, &params));
   ASSIGN_OR_RETURN(Subtokenizer vocabulary, Subtokenizer::Load(config.vocab_file));
-  ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(config.num_gpus, run::UsableGpus));
   OpenedTranslator opened;
-  ASSIGN_OR_RETURN(opened.device,
-                   compute::MakeDevice(run::DeviceKindFor(num_gpus), {.num_threads = config.num_threads}));
+  ASSIGN_OR_RETURN(opened.device, run::MakeOneDevice(config.performance, config.num_gpus, config.program));
   opened.device->set_recordings(compute::Recordings::kAuto);
-  opened.device->set_warn([](const std::string& text) { LOG(WARNING) << text; });
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                    OpenDecoder(config, params, vocabulary, *opened.device, &opened.global_step));
   opened.translator = std::make_unique<Translator>(std::move(vocabulary), std::move(decoder));

@@ -13,6 +13,7 @@
 #include "official/transformer/translator.h"
 #include "utils/compute/core/dtype.h"
 #include "utils/compute/kernel/device.h"
+#include "utils/flags/performance.h"
 
 namespace official::transformer {
 
@@ -25,8 +26,9 @@ struct TranslateConfig {
   int batch_size = 32;                              // sentences
   compute::DType dtype = compute::DType::kFloat32;  // type of the computation
   std::optional<int> num_gpus = {};                 // 1, or 0 for the CPU; unset: a GPU if there is one
-  int num_threads = 0;                              // number of CPU threads; 0: all cores
+  flags::PerformanceConfig performance = {};        // CPU threads, PJRT plugin
   bool json = false;                                // --output=json
+  std::string program = "translate_main";
 };
 
 // A translator, the device that computes it, and the step of its checkpoint.

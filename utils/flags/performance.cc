@@ -244,21 +244,6 @@ absl::Status OneKindOfDevice(const CommandLine& command_line) {
                    absl::StrCat("cannot be combined with --num_gpus=", *num_gpus, "; use one of them"));
 }
 
-bool UsesPjrt() { return absl::GetFlag(FLAGS_distribution_strategy) == "tpu"; }
-
-absl::Status PjrtDevicesAlone(const CommandLine&) {
-  if (!UsesPjrt()) {
-    if (!absl::GetFlag(FLAGS_pjrt_plugin)) return absl::OkStatus();
-    return FlagError("pjrt_plugin", "is for --distribution_strategy=tpu; give it, too, or leave this out");
-  }
-  constexpr char kLeaveOut[] = "is not for --distribution_strategy=tpu; leave one of them out";
-  if (absl::GetFlag(FLAGS_num_gpus).value_or(0) != 0) return FlagError("num_gpus", kLeaveOut);
-  if (absl::GetFlag(FLAGS_devices)) return FlagError("devices", kLeaveOut);
-  if (absl::GetFlag(FLAGS_all_reduce_alg)) return FlagError("all_reduce_alg", kLeaveOut);
-  if (absl::GetFlag(FLAGS_num_packs)) return FlagError("num_packs", kLeaveOut);
-  return absl::OkStatus();
-}
-
 absl::Status DevicesAreNamedOrCounted(const CommandLine&) {
   if (!absl::GetFlag(FLAGS_devices)) return absl::OkStatus();
   if (absl::GetFlag(FLAGS_num_gpus)) return FlagError("devices", "cannot be combined with --num_gpus; use one of them");
@@ -277,6 +262,19 @@ absl::Status CheckProfile(const CommandLine&) {
 }
 
 }  // namespace
+
+absl::Status PjrtDevicesAlone(const CommandLine&) {
+  if (absl::GetFlag(FLAGS_distribution_strategy) != "tpu") {
+    if (!absl::GetFlag(FLAGS_pjrt_plugin)) return absl::OkStatus();
+    return FlagError("pjrt_plugin", "is for --distribution_strategy=tpu; give it, too, or leave this out");
+  }
+  constexpr char kLeaveOut[] = "is not for --distribution_strategy=tpu; leave one of them out";
+  if (absl::GetFlag(FLAGS_num_gpus).value_or(0) != 0) return FlagError("num_gpus", kLeaveOut);
+  if (absl::GetFlag(FLAGS_devices)) return FlagError("devices", kLeaveOut);
+  if (absl::GetFlag(FLAGS_all_reduce_alg)) return FlagError("all_reduce_alg", kLeaveOut);
+  if (absl::GetFlag(FLAGS_num_packs)) return FlagError("num_packs", kLeaveOut);
+  return absl::OkStatus();
+}
 
 absl::StatusOr<StepRange> ParseProfile(const std::string& text) {
   StepRange range;

@@ -47,6 +47,9 @@ absl::StatusOr<StepRange> ParseProfile(const std::string& text);
 
 FlagGroup PerformanceFlags();
 
+// Refuses --pjrt_plugin without --distribution_strategy=tpu, and other devices than the plugin's with it.
+absl::Status PjrtDevicesAlone(const CommandLine& command_line);
+
 // Returns the value of --dtype for `dtype`, as shown in the log: "fp16", "bf16", "fp32".
 std::string DTypeFlagValue(compute::DType dtype);
 

@@ -4,7 +4,6 @@ Usage: MODULE PREPARE_DATA_MAIN TRANSFORMER_MAIN TRANSLATE_MAIN COMPUTE_BLEU_MAI
 """
 
 import json
-import random
 import shutil
 import subprocess
 import tempfile
@@ -12,21 +11,9 @@ import unittest
 from pathlib import Path
 
 from official.programs.program_test_case import ProgramTestCase, programs_of_arguments
-
-WORDS = ("one two three four five six seven eight nine ten", "eins zwei drei vier fünf sechs sieben acht neun zehn")
-FLAGS = ("--param_set=tiny", "--params_override=vocab_size=200,hidden_size=16,filter_size=32,num_hidden_layers=1")
+from official.transformer.programs.texts import FLAGS, write_texts
 
 prepare_data, transformer, translate_main, compute_bleu = programs_of_arguments(4)
-
-
-def write_texts(folder: Path, name: str, count: int, seed: int) -> None:
-    """Sentences of 1 to 8 words in two languages, word by word."""
-    rng = random.Random(seed)
-    languages = [words.split() for words in WORDS]
-    sentences = [[rng.randrange(10) for _ in range(rng.randint(1, 8))] for _ in range(count)]
-    for suffix, words in zip(("en", "de"), languages):
-        text = "".join(" ".join(words[i] for i in sentence) + "\n" for sentence in sentences)
-        (folder / f"{name}.{suffix}").write_text(text)
 
 
 class ProgramsTest(ProgramTestCase):
