@@ -1,14 +1,13 @@
 #include "official/mnist/mnist_export.h"
 
 #include "official/mnist/mnist_model.h"
-#include "utils/export/export_model.h"
 
 namespace official::mnist {
 
-absl::StatusOr<std::string> ExportTrained(train::Estimator& estimator, const exporting::Destination& to) {
+absl::StatusOr<exporting::ServingGraph> MnistServingGraph(const train::Model& model) {
   const data::ElementSpec spec{.features = {{"", {compute::DType::kFloat32, {kImageSize * kImageSize}}}}, .labels = {}};
-  return exporting::ExportModel(estimator, spec,
-                                {.key = "classify", .inputs = {{"image", "image", {kImageSize, kImageSize}}}}, to);
+  return exporting::BuildServingGraph(model, spec,
+                                      {.key = "classify", .inputs = {{"image", "image", {kImageSize, kImageSize}}}});
 }
 
 }  // namespace official::mnist

@@ -82,7 +82,8 @@ absl::Status RunMnist(const MnistConfig& given, std::ostream& results) {
     if (run::IsStandardInput(config.predict)) return PredictLines(*estimator, STDIN_FILENO, json, results);
     return PredictFiles(*estimator, config.predict, json, results);
   }
-  const run::SessionOptions options = {.name = "mnist", .metrics = {"accuracy", "loss"}};
+  const run::SessionOptions options = {
+      .name = "mnist", .metrics = {"accuracy", "loss"}, .serving_graph = MnistServingGraph};
   std::unique_ptr<run::Session> session;  // none for a rehearsal
   if (!run::Rehearses(config)) {
     ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
@@ -94,9 +95,9 @@ absl::Status RunMnist(const MnistConfig& given, std::ostream& results) {
   RETURN_IF_ERROR(run::ChooseBatchSize({.training = training}, config, session.get()));
   auto [model, input] = training(config.base.batch_size);
   if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);
-  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
+  RETURN_IF_ERROR(session->Begin(std::move(model), std::move(input), options).status());
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
-  return session->Export([&](const exporting::Destination& to) { return ExportTrained(*estimator, to); });
+  return session->Export();
 }
 
 }  // namespace official::mnist

@@ -8,7 +8,7 @@
 
 namespace official::mnist {
 
-// Opens the latest checkpoint of a run of mnist_main. The signature is that of ExportTrained: input image float32
+// Opens the latest checkpoint of a run of mnist_main. The signature is that of MnistServingGraph: input image float32
 // [28,28] in [0, 1], or the bytes of a PNG file as --predict reads it; outputs classes int64 [] and probabilities
 // float32 [10]. NotFound if nothing was trained.
 absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::ServedRun& run);

@@ -262,7 +262,8 @@ absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
                          {"hr_threshold", threshold},
                          {"number_factors", config.model.num_factors}},
       .metrics = {"HR", "NDCG", "loss"},
-      .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with"};
+      .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with",
+      .serving_graph = NcfServingGraph};
   if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);
   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   while (session->HasNextRound()) {
@@ -275,9 +276,7 @@ absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
     RETURN_IF_ERROR(ShowSamples(config, *data, *estimator));
   }
   RETURN_IF_ERROR(session->End());
-  return session->Export([&](const exporting::Destination& to) {
-    return ExportTrained(*estimator, data->loaded.ratings, data->item_names, to);
-  });
+  return session->Export(IdFiles(data->loaded.ratings, data->item_names));
 }
 
 }  // namespace official::recommendation

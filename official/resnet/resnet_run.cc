@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -243,15 +244,18 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
                          {"resnet_version", absl::StrCat(config.model.version)}},
       .fine_tune = config.fine_tune,
       .metrics = EvaluationMetrics(model),
-      .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune"};
+      .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune",
+      .serving_graph = [dataset = model.dataset](const train::Model& network) {
+        return ResnetServingGraph(network, dataset);
+      }};
   network.eval_samples = ImageSamples(model.dataset, classes.names);
   if (session == nullptr) return run::Rehearse(config, std::move(network), std::move(input), options, results);
   if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
-  ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(network), std::move(input), options));
+  RETURN_IF_ERROR(session->Begin(std::move(network), std::move(input), options).status());
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
-  return session->Export([&](const exporting::Destination& to) {
-    return ExportTrained(*estimator, config.model.dataset, classes.names, to);
-  });
+  std::map<std::string, std::string> extra_files;
+  if (!classes.names.empty()) extra_files[kClassNamesFile] = ClassNamesText(classes.names);
+  return session->Export(extra_files);
 }
 
 }  // namespace official::resnet

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/batch.h"
 #include "utils/data/records/bad_records.h"
+#include "utils/files/files.h"
 #include "utils/logs/log.h"
 #include "utils/run/batch_size.h"
 #include "utils/run/rehearsal.h"
@@ -259,7 +261,8 @@ absl::Status RunTransformer(const TransformerConfig& given, std::ostream& result
       .official_dataset = "wmt_translate_ende",
       .records_replica_batch = true,
       .metrics = EvaluationMetrics(bleu != nullptr),
-      .mismatch_hint = ", or give the --param_set and --params_override that it was trained with"};
+      .mismatch_hint = ", or give the --param_set and --params_override that it was trained with",
+      .serving_graph = [params = config.params](const train::Model&) { return TransformerServingGraph(params); }};
   if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);
   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(std::move(model), std::move(input), options));
   while (session->HasNextRound()) {
@@ -274,9 +277,12 @@ absl::Status RunTransformer(const TransformerConfig& given, std::ostream& result
     RETURN_IF_ERROR(session->Report(evaluation, "bleu_uncased"));
   }
   RETURN_IF_ERROR(session->End());
-  return session->Export([&](const exporting::Destination& to) {
-    return ExportTrained(*estimator, config.params, *config.vocab_file, to);
-  });
+  std::map<std::string, std::string> extra_files;
+  if (config.base.export_dir) {
+    constexpr int64_t kMaxVocabularyBytes = int64_t{1} << 30;
+    ASSIGN_OR_RETURN(extra_files["vocab.txt"], files::ReadFile(*config.vocab_file, kMaxVocabularyBytes));
+  }
+  return session->Export(extra_files);
 }
 
 }  // namespace official::transformer

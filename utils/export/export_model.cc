@@ -1,69 +1,24 @@
 #include "utils/export/export_model.h"
 
-#include <map>
-
-#include "absl/strings/str_cat.h"
-#include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
-#include "utils/export/graph_converter.h"
-#include "utils/export/graph_def_builder.h"
+#include "utils/compute/graph/graph.h"
 #include "utils/export/write_model.h"
 
 namespace official::exporting {
-namespace {
 
-using compute::DType;
-using compute::Tensor;
-using compute::Value;
-
-// Dimensions with that of the batch free.
-std::vector<int64_t> Batched(absl::Span<const int64_t> dims) {
-  std::vector<int64_t> batched = {-1};
-  batched.insert(batched.end(), dims.begin(), dims.end());
-  return batched;
-}
-
-// The node that stands for a feature of the model: the placeholder, with its values in the feature's shape.
-std::string AddFeature(const std::string& placeholder, const std::vector<int64_t>& dims, const data::Leaf& feature,
-                       GraphDefBuilder& graph) {
-  if (compute::Shape(dims) == feature.type.shape) return placeholder;
-  const std::vector<int64_t> shape = Batched(feature.type.shape.dims());
-  const std::vector<int32_t> narrow(shape.begin(), shape.end());
-  const std::string to = graph.AddConst(absl::StrCat(placeholder, "/Reshape/shape"),
-                                        Tensor::Of<int32_t>({static_cast<int64_t>(narrow.size())}, narrow));
-  return graph.AddNode("Reshape", absl::StrCat(placeholder, "/Reshape"), {placeholder, to},
-                       {{"T", TypeAttr(feature.type.dtype)}, {"Tshape", TypeAttr(DType::kInt32)}});
-}
-
-}  // namespace
-
-absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const data::ElementSpec& spec,
-                                        const ServingSignature& signature, const Destination& to,
+absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const ServingGraph& serving, const Destination& to,
                                         const std::map<std::string, std::string>& extra_files) {
-  OFFICIAL_CHECK(signature.inputs.size() == spec.features.size()) << signature.key;
-  ASSIGN_OR_RETURN(const train::BuiltModel model, estimator.BuildForExport(spec));
-  GraphDefBuilder graph;
-  Signature written{signature.key, {}, {}};
-  std::vector<GraphFeed> feeds;
-  for (size_t i = 0; i < signature.inputs.size(); ++i) {
-    const ServingInput& input = signature.inputs[i];
-    const data::Leaf& feature = spec.features[i];
-    const std::vector<int64_t> dims = Batched(input.dims);
-    const std::string placeholder = graph.AddPlaceholder(input.placeholder, feature.type.dtype, dims);
-    written.inputs[input.name] = {placeholder, feature.type.dtype, dims};
-    feeds.push_back({model.roots.feeds[i], AddFeature(placeholder, input.dims, feature, graph)});
+  compute::Graph trained;
+  for (const GraphDefBuilder::Variable& variable : serving.graph.variables()) {
+    trained.Variable({variable.name, variable.type, compute::Initializer::Zeros(),
+                      /*trainable=*/serving.not_trainable.count(variable.name) == 0});
   }
-  const std::vector<Value>& fetches = model.roots.fetches;
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, AddGraph(feeds, fetches, graph));
-  for (size_t i = 0; i < fetches.size(); ++i) {
-    written.outputs[model.fetch_names[i]] = {names[i], fetches[i].dtype(),
-                                             Batched(fetches[i].shape().dims().subspan(1))};
-  }
-  std::map<std::string, Tensor> variables;
-  for (const GraphDefBuilder::Variable& variable : graph.variables()) {
+  RETURN_IF_ERROR(estimator.LoadVariables(trained));
+  std::map<std::string, compute::Tensor> variables;
+  for (const GraphDefBuilder::Variable& variable : serving.graph.variables()) {
     ASSIGN_OR_RETURN(variables[variable.name], estimator.Variable(variable.name));
   }
-  return WriteModel(to, graph, variables, {written}, extra_files);
+  return WriteModel(to, serving.graph, variables, {serving.signature}, extra_files);
 }
 
 }  // namespace official::exporting

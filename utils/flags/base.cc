@@ -126,6 +126,12 @@ OFFICIAL_CHOICE_FLAG(
     "What --export_dir gets: saved_model, for TensorFlow; onnx: model.onnx, for ONNX Runtime and others; or both.",
     .other_names = {{"onnx export_onnx onnx_export to_onnx", "=onnx"}}, .per_worker = true);
 
+OFFICIAL_FLAG(BaseConfig, save_meta_graph,
+              "Save TensorFlow's graph of the predictions with each checkpoint, as model.ckpt-N.meta for "
+              "import_meta_graph, and as "
+              "graph.pbtxt in --model_dir.",
+              .other_names = {{"write_meta_graph meta_graph graph_pbtxt"}}, .per_worker = true);
+
 OFFICIAL_FLAG(BaseConfig, eval_only, "Evaluate the latest checkpoint in --model_dir once, instead of training.",
               .key = true,
               .other_names = {{"eval evaluate evaluate_only eval_mode test_only validate validate_only evaluation"}});

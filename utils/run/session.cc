@@ -13,6 +13,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/every_nth.h"
 #include "utils/distribute/shards.h"
+#include "utils/export/export_model.h"
 #include "utils/files/files.h"
 #include "utils/logs/events.h"
 #include "utils/logs/json.h"
@@ -265,6 +266,12 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
     ASSIGN_OR_RETURN(estimator_config.servers.partitioner,
                      distribute::ParsePartitioner(*partitioner, cluster_.num_servers));
   }
+  if (config_.base.save_meta_graph && is_chief() && !only_evaluates()) {
+    ASSIGN_OR_RETURN(const exporting::ServingGraph serving, options_.serving_graph(model));
+    ASSIGN_OR_RETURN(checkpoint_graph_,
+                     exporting::CheckpointGraphOf(serving, /*averages=*/config_.train.ema_decay.has_value()));
+    estimator_config.meta_graph = checkpoint_graph_.meta_graph;
+  }
   ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), estimator_config, std::move(strategy)));
   if (only_evaluates()) {
     if (estimator_->origin() == "fresh") return NothingTrained(config_);
@@ -379,6 +386,10 @@ void Session::LogNothingToDo() const {
 absl::Status Session::BeginTraining() {
   if (is_chief()) {
     RETURN_IF_ERROR(records_->Open(config_, input_, estimator_->state().seed, estimator_->origin() != "fresh"));
+  }
+  if (!checkpoint_graph_.graph_text.empty()) {
+    RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(config_.train.model_dir, "graph.pbtxt"),
+                                               checkpoint_graph_.graph_text));
   }
   // Until here there was nothing to save, and a signal has ended the process.
   signals_.emplace();
@@ -562,8 +573,7 @@ void Session::BeginAgainIfWanted() {
   misc::RequestRestart(kRestartVariable, ValueOf(*next));
 }
 
-absl::Status Session::Export(
-    const std::function<absl::StatusOr<std::string>(const exporting::Destination& to)>& write) const {
+absl::Status Session::Export(const std::map<std::string, std::string>& extra_files) const {
   if (!config_.base.export_dir || !is_chief()) return absl::OkStatus();
   using flags::ExportFormat;
   const ExportFormat format = config_.base.export_format;
@@ -572,7 +582,8 @@ absl::Status Session::Export(
                                   .onnx = format != ExportFormat::kSavedModel};
   const absl::string_view what = !to.onnx ? "SavedModel" : !to.saved_model ? "ONNX model" : "SavedModel and ONNX model";
   const logs::TaskProgress progress({.title = absl::StrCat("writing the ", what)});
-  ASSIGN_OR_RETURN(const std::string path, write(to));
+  ASSIGN_OR_RETURN(const exporting::ServingGraph serving, options_.serving_graph(estimator_->model()));
+  ASSIGN_OR_RETURN(const std::string path, exporting::ExportModel(*estimator_, serving, to, extra_files));
   logs::LogEvent("export", absl::StrCat(what, " written to: ", path), {{"path", path}});
   return absl::OkStatus();
 }

@@ -6,7 +6,7 @@
 //   ... load the data ...
 //   ASSIGN_OR_RETURN(train::Estimator* const estimator, session->Begin(model, input, {.name = "mnist"}));
 //   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
-//   return session->Export(...);
+//   return session->Export();
 //
 // With --eval_only there is one round, which trains nothing. A session that goes without End counts as failed.
 //
@@ -26,6 +26,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -37,7 +38,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "utils/distribute/exchange.h"
-#include "utils/export/destination.h"
+#include "utils/export/meta_graph.h"
+#include "utils/export/serving_graph.h"
 #include "utils/logs/hook.h"
 #include "utils/logs/run_info.h"
 #include "utils/misc/stop_signals.h"
@@ -73,6 +75,8 @@ struct SessionOptions {
   // The names of the results of an evaluation, sorted, but for global_step; empty: they are known after the first.
   std::vector<std::string> metrics = {};
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
+  // Builds the model's predictions, for --export_dir and --save_meta_graph; null: neither is for this program.
+  std::function<absl::StatusOr<exporting::ServingGraph>(const train::Model&)> serving_graph = nullptr;
 };
 
 class Session {
@@ -122,8 +126,9 @@ class Session {
   // Ends the run and records its throughput. Cancelled if a signal came after the last step.
   absl::Status End();
 
-  // Writes the model to --export_dir, if there is one, with `write`, which returns its path; on the chief only.
-  absl::Status Export(const std::function<absl::StatusOr<std::string>(const exporting::Destination& to)>& write) const;
+  // Writes SessionOptions::serving_graph with the values of the variables to --export_dir, if there is one, and
+  // `extra_files`, contents by name, to assets.extra/ there; on the chief only.
+  absl::Status Export(const std::map<std::string, std::string>& extra_files = {}) const;
 
  private:
   Session(const Config& config, std::ostream& results);
@@ -169,6 +174,7 @@ class Session {
   std::unique_ptr<train::RunLock> lock_;
   Input input_;
   std::unique_ptr<train::Estimator> estimator_;
+  exporting::CheckpointGraph checkpoint_graph_;   // with --save_meta_graph, of the chief
   const std::unique_ptr<class Records> records_;  // of the chief; other workers' stay empty
   std::optional<misc::StopSignals> signals_;
   bool running_ = false;  // from the beginning of the training or the evaluation to its end

@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
 
 absl::Status CheckpointedModel::ShareState() {
   const auto open = [this]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, config_.use));
+    ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, config_.use, config_.meta_graph));
     RETURN_IF_ERROR(Restore());
     if (config_.winograd) dir_->ReadAlgorithms(algorithm_choices_);
     shares_variables_ = restored_ != nullptr || warm_start_ != nullptr;

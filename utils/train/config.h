@@ -46,6 +46,8 @@ struct EstimatorConfig : TrainOptions {
   bool trains = true;
   // A checkpoint, or a directory with one, that a new run takes the model's variables from (warm_start.h).
   std::optional<std::string> warm_start = std::nullopt;
+  // The bytes of model.ckpt-<step>.meta beside each checkpoint, a MetaGraphDef; empty: there is none.
+  std::string meta_graph = "";
   std::string mismatch_hint = "";  // ends the error for a checkpoint of another model
   ServerOptions servers = {};
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };

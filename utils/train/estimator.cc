@@ -104,8 +104,7 @@ absl::StatusOr<std::vector<std::pair<std::string, Tensor>>> Estimator::Predict(c
 }
 
 absl::StatusOr<BuiltModel> Estimator::BuildForExport(const data::ElementSpec& spec) {
-  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_->model(), Mode::kPredict, compute::DType::kFloat32, {},
-                                                Batched(spec, 1), /*has_examples=*/true, /*num_replicas=*/1));
+  ASSIGN_OR_RETURN(BuiltModel model, train::BuildForExport(model_->model(), spec));
   RETURN_IF_ERROR(LoadVariables(*model.graph));
   return model;
 }

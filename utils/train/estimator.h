@@ -52,6 +52,7 @@ class Estimator {
   const RunFact& fact(absl::string_view name) const { return model_->fact(name); }
   // The origin of the variables: "fresh" or "resumed from model.ckpt-600".
   const std::string& origin() const { return model_->origin(); }
+  const Model& model() const { return model_->model(); }
   const distribute::Strategy& strategy() const { return model_->strategy(); }
   // The rows of each batch that this process computes in a mode: its input functions need not read the others.
   data::HeldRows held_rows(Mode mode) const { return model_->replicas().held_rows(mode); }

@@ -28,11 +28,11 @@ constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20, kMaxS
 
 std::string ModelDir::File(const char* name) const { return files::JoinPath(path(), name); }
 
-absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, Use use) {
+absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, Use use, std::string meta_graph) {
   std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options), use));
   if (use != Use::kWrite) return dir;
   ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
-                   CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max));
+                   CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max, std::move(meta_graph)));
   dir->saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
   for (const char* name : {kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile}) {
     RETURN_IF_ERROR(files::CheckRegularOrMissing(dir->File(name)));

@@ -33,7 +33,8 @@ class ModelDir {
   };
   // For kWrite, makes the directory if necessary and checks that what a training leaves can be written: errors of the
   // file system (PermissionDenied, FailedPrecondition, ...).
-  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, Use use);
+  // `meta_graph` is that of CheckpointSaver::Open.
+  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, Use use, std::string meta_graph = "");
 
   bool writes() const { return use_ == Use::kWrite; }
   bool writes_evaluations() const { return writes() || use_ == Use::kEvaluate; }

@@ -292,6 +292,11 @@ compute::VariableSpec AverageOf(const compute::VariableSpec& variable) {
           /*trainable=*/false};
 }
 
+absl::StatusOr<BuiltModel> BuildForExport(const Model& model, const data::ElementSpec& spec) {
+  return BuildModel(model, Mode::kPredict, DType::kFloat32, {}, Batched(spec, 1), /*has_examples=*/true,
+                    /*num_replicas=*/1);
+}
+
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
   for (auto* leaves : {&spec.features, &spec.labels}) {
     for (data::Leaf& leaf : *leaves) leaf.type = data::BatchedType(leaf.type, batch_size);

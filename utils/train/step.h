@@ -140,6 +140,9 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DT
                                       const std::optional<compute::PackSizes>& pack_sizes = std::nullopt,
                                       const std::optional<ServerUpdate>& server_update = std::nullopt);
 
+// Returns the model for prediction on a batch of one example in float32. `spec` is that of the example.
+absl::StatusOr<BuiltModel> BuildForExport(const Model& model, const data::ElementSpec& spec);
+
 // Returns `spec` with a dimension for `batch_size` examples in front of each type.
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size);
 

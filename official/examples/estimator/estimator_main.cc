@@ -72,6 +72,7 @@ flags::Program Program() {
       .not_used = {{"data_dir", "the example makes its data"},
                    {"export_dir", "the example exports nothing"},
                    {"export_format", "the example exports nothing"},
+                   {"save_meta_graph", "the example exports nothing"},
                    {"augment", "the example has no images"},
                    {"data_format", "the example has no images"},
                    {"use_synthetic_data", "the example makes its data"},

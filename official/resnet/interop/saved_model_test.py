@@ -1,4 +1,5 @@
-"""TensorFlow loads our SavedModel of a residual network, and answers as our predict does."""
+"""TensorFlow loads our SavedModel of a residual network, and our checkpoint with its meta graph, and answers as our
+predict does."""
 
 import json
 from pathlib import Path
@@ -20,8 +21,8 @@ class SavedModelTest(harness.InteropTest):
         """`features` is what the model takes, made by TensorFlow from the pixels `images`."""
         export_dir = self.folder / "export"
         flags = [*flags, f"--model_dir={self.folder / 'model'}"]
-        training = ["--use_synthetic_data", "--batch_size=2", "--max_train_steps=1", f"--export_dir={export_dir}"]
-        self.run_binary(*flags, *training)
+        training = ["--use_synthetic_data", "--batch_size=2", "--max_train_steps=1", "--save_meta_graph"]
+        self.run_binary(*flags, *training, f"--export_dir={export_dir}")
         files = [self.folder / f"{i}.png" for i in range(len(images))]
         for file, pixels in zip(files, images):
             write_png(file, pixels)
@@ -48,6 +49,12 @@ class SavedModelTest(harness.InteropTest):
                 np.testing.assert_allclose(ours, answer["probabilities"], rtol=0, atol=1e-5)
                 np.testing.assert_allclose(ours, answer["probabilities"], rtol=1e-3)
                 self.assertGreater(np.abs(ours[0] - ours[1]).max(), 0.01 * ours.max(), "the images make no difference")
+
+        checkpoint = tf.train.latest_checkpoint(str(self.folder / "model"))
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            tf.compat.v1.train.import_meta_graph(checkpoint + ".meta").restore(session, checkpoint)
+            imported = session.run("Softmax:0", {"input_tensor:0": features})
+        np.testing.assert_allclose(imported, answer["probabilities"], rtol=1e-6, atol=0)
 
     def test_cifar10(self) -> None:
         random = np.random.default_rng(1)

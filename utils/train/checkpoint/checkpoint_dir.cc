@@ -79,7 +79,7 @@ std::string CheckpointNamed(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, error)) return path;
   if (BaseName(path) == kStateFile) return files::DirectoryOf(path);
   absl::string_view name = path;
-  if (absl::ConsumeSuffix(&name, ".index") || absl::ConsumeSuffix(&name, ".meta")) return std::string(name);
+  if (absl::ConsumeSuffix(&name, kIndexSuffix) || absl::ConsumeSuffix(&name, kMetaSuffix)) return std::string(name);
   const size_t data = name.rfind(".data-");
   return std::string(name.substr(0, data));
 }
@@ -166,14 +166,15 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& mode
   return prefixes;
 }
 
-absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std::string& model_dir, int keep_max) {
+absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std::string& model_dir, int keep_max,
+                                                                       std::string meta_graph) {
   OFFICIAL_CHECK(keep_max >= 0) << keep_max;
   RETURN_IF_ERROR(files::MakeDirectories(model_dir));
   // A directory in which nothing can be saved is better found now than after an hour of training.
   const std::string state_file = files::JoinPath(model_dir, kStateFile);
   RETURN_IF_ERROR(files::CheckRegularOrMissing(state_file));
   RETURN_IF_ERROR(files::AtomicFile::Create(state_file).status());
-  std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(model_dir, keep_max));
+  std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(model_dir, keep_max, std::move(meta_graph)));
   RETURN_IF_ERROR(saver->FinishInterruptedSaves());
   const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
   if (state.ok()) {
@@ -209,7 +210,8 @@ absl::Status CheckpointSaver::FinishInterruptedSaves() {
     absl::string_view base = *final_name;
     const bool is_index = absl::ConsumeSuffix(&base, ".index");
     const bool is_data = !is_index && absl::ConsumeSuffix(&base, kDataSuffix);
-    const bool is_ours = *final_name == kStateFile || ((is_index || is_data) && StepOf(base).has_value());
+    const bool is_meta = !is_index && !is_data && absl::ConsumeSuffix(&base, kMetaSuffix);
+    const bool is_ours = *final_name == kStateFile || ((is_index || is_data || is_meta) && StepOf(base).has_value());
     if (!is_ours) continue;
     const std::string path = files::JoinPath(model_dir_, name);
     if (is_index && unnamed.count(absl::StrCat(base, kDataSuffix)) == 0) {
@@ -272,6 +274,13 @@ absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::strin
   const std::string name = absl::StrCat(kPrefix, step);
   absl::Status unread;
   const auto write = [&]() -> absl::Status {
+    // Complete before the checkpoint is, so that a full disk does not leave one without the other.
+    std::unique_ptr<files::AtomicFile> meta;
+    if (!meta_graph_.empty()) {
+      ASSIGN_OR_RETURN(meta, files::AtomicFile::Create(files::JoinPath(model_dir_, absl::StrCat(name, kMetaSuffix))));
+      RETURN_IF_ERROR(meta->Append(meta_graph_));
+      RETURN_IF_ERROR(meta->Finish());
+    }
     ASSIGN_OR_RETURN(const auto bundle, BundleWriter::Create(files::JoinPath(model_dir_, name)));
     // All in the order of their names, tensors and strings alike, as TensorFlow's Saver does.
     auto string = strings.begin();
@@ -288,7 +297,8 @@ absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::strin
       RETURN_IF_ERROR(bundle->Add(tensor_name, *tensor));
     }
     RETURN_IF_ERROR(add_strings_before(nullptr));
-    return bundle->Finish();
+    RETURN_IF_ERROR(bundle->Finish());
+    return meta == nullptr ? absl::OkStatus() : meta->Publish();
   };
   const absl::Status status = write();
   RETURN_IF_ERROR(unread);

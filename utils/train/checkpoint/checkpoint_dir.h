@@ -1,6 +1,7 @@
 // The checkpoints of a model directory, as TensorFlow's Saver and Estimator keep them:
 //   checkpoint                                the state file: text, names the latest checkpoint and all that are kept
 //   model.ckpt-<step>.index, .data-00000-of-00001    one checkpoint, a bundle
+//   model.ckpt-<step>.meta                    on request: the graph that TensorFlow restores it into
 #pragma once
 
 #include <cstdint>
@@ -68,9 +69,11 @@ struct SavedTensor {
 class CheckpointSaver {
  public:
   // Makes the directory if necessary, checks that files can be made in it, and cleans up after a saver that was killed.
-  // The `keep_max` latest checkpoints are kept, those of earlier runs in the directory included; 0 keeps all. Errors of
-  // the file system as in utils/files.
-  static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Open(const std::string& model_dir, int keep_max);
+  // The `keep_max` latest checkpoints are kept, those of earlier runs in the directory included; 0 keeps all.
+  // `meta_graph` are the bytes of model.ckpt-<step>.meta for every checkpoint that is saved; empty: there is none.
+  // Errors of the file system as in utils/files.
+  static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Open(const std::string& model_dir, int keep_max,
+                                                               std::string meta_graph = "");
 
   // Writes model.ckpt-<step>, then the state file, then removes checkpoints beyond `keep_max`, in the order of saving.
   // A failed save leaves nothing, and keeps the earlier checkpoints. Names must be unique across tensors and strings.
@@ -82,13 +85,15 @@ class CheckpointSaver {
                           const std::map<std::string, std::string>& strings);
 
  private:
-  CheckpointSaver(std::string model_dir, int keep_max) : model_dir_(std::move(model_dir)), keep_max_(keep_max) {}
+  CheckpointSaver(std::string model_dir, int keep_max, std::string meta_graph)
+      : model_dir_(std::move(model_dir)), keep_max_(keep_max), meta_graph_(std::move(meta_graph)) {}
   absl::Status FinishInterruptedSaves();
   absl::Status FinishInterruptedRemovals();
   absl::Status RemoveOldDataWithoutIndex();
 
   std::string model_dir_;
   int keep_max_;
+  std::string meta_graph_;
   std::vector<std::string> kept_;             // the paths in the state file, in the order of saving
   std::set<std::string> data_without_index_;  // model.ckpt-<step>, as found when the saver was opened
 };

@@ -28,7 +28,8 @@ absl::Status RemoveDataWithoutIndex(const std::string& directory) {
   return absl::OkStatus();
 }
 
-// Gives the directory the checkpoint of model_dir, the index last: it makes the checkpoint.
+// Gives the directory the checkpoint of model_dir, with its graph if there is one. The index is last: it makes the
+// checkpoint.
 absl::Status LinkCheckpoint(const std::string& model_dir, const std::string& directory, const std::string& name) {
   const std::string from = files::JoinPath(model_dir, name), to = files::JoinPath(directory, name);
   const auto is_same = [&](absl::string_view suffix) {
@@ -37,7 +38,8 @@ absl::Status LinkCheckpoint(const std::string& model_dir, const std::string& dir
   };
   if (is_same(kDataSuffix) && is_same(kIndexSuffix)) return absl::OkStatus();
   RETURN_IF_ERROR(RemoveCheckpoint(directory, name));
-  for (const absl::string_view suffix : {kDataSuffix, kIndexSuffix}) {
+  for (const absl::string_view suffix : {kDataSuffix, kMetaSuffix, kIndexSuffix}) {
+    if (suffix == kMetaSuffix && !files::Exists(absl::StrCat(from, suffix))) continue;
     RETURN_IF_ERROR(files::LinkOrCopy(absl::StrCat(from, suffix), absl::StrCat(to, suffix)));
     RETURN_IF_ERROR(files::SyncDirectory(directory));
   }

@@ -82,7 +82,7 @@ absl::Status RemoveCheckpoint(const std::string& directory, const std::string& p
   RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(directory, absl::StrCat(name, kIndexSuffix))));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(directory));
   for (const std::string& file : names) {
-    if (file == name + ".meta" || absl::StartsWith(file, name + ".data-")) {
+    if (file == absl::StrCat(name, kMetaSuffix) || absl::StartsWith(file, name + ".data-")) {
       RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(directory, file)));
     }
   }

@@ -18,6 +18,7 @@ inline constexpr absl::string_view kStateFile = "checkpoint";
 inline constexpr absl::string_view kPrefix = "model.ckpt-";
 inline constexpr absl::string_view kIndexSuffix = ".index";
 inline constexpr absl::string_view kDataSuffix = ".data-00000-of-00001";
+inline constexpr absl::string_view kMetaSuffix = ".meta";
 
 // Returns the step of "model.ckpt-<step>"; nothing for other names.
 std::optional<int64_t> StepOf(absl::string_view name);
