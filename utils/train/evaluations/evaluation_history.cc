@@ -17,6 +17,36 @@ constexpr int64_t kMaxBytes = int64_t{64} << 20;
 
 std::string PathIn(const std::string& model_dir) { return files::JoinPath(model_dir, "eval/results.txt"); }
 
+bool IsEscaped(char c) { return c == '%' || c == '\x7f' || (c >= 0 && c <= ' '); }
+
+std::string Escape(absl::string_view name) {
+  std::string escaped;
+  for (const char c : name) {
+    if (IsEscaped(c)) {
+      absl::StrAppendFormat(&escaped, "%%%02X", static_cast<unsigned char>(c));
+    } else {
+      escaped += c;
+    }
+  }
+  return escaped;
+}
+
+// A percent sign that Escape has not written, as files of earlier versions have it, is itself.
+std::string Unescape(absl::string_view escaped) {
+  std::string name;
+  for (size_t i = 0; i < escaped.size(); ++i) {
+    int code;
+    if (escaped[i] == '%' && i + 2 < escaped.size() && absl::SimpleHexAtoi(escaped.substr(i + 1, 2), &code) &&
+        IsEscaped(static_cast<char>(code))) {
+      name += static_cast<char>(code);
+      i += 2;
+    } else {
+      name += escaped[i];
+    }
+  }
+  return name;
+}
+
 // One line; false if it is none of ours.
 bool ParseLine(absl::string_view line, std::map<int64_t, std::map<std::string, double>>& results) {
   const std::vector<absl::string_view> fields = absl::StrSplit(line, ' ');
@@ -26,7 +56,7 @@ bool ParseLine(absl::string_view line, std::map<int64_t, std::map<std::string, d
   for (size_t i = 1; i < fields.size(); ++i) {
     const size_t equal = fields[i].rfind('=');
     if (equal == fields[i].npos ||
-        !absl::SimpleAtod(fields[i].substr(equal + 1), &metrics[std::string(fields[i].substr(0, equal))])) {
+        !absl::SimpleAtod(fields[i].substr(equal + 1), &metrics[Unescape(fields[i].substr(0, equal))])) {
       return false;
     }
   }
@@ -55,7 +85,7 @@ absl::Status EvaluationHistory::Write(const std::string& model_dir) const {
   std::string text;
   for (const auto& [step, metrics] : results_) {
     absl::StrAppend(&text, step);
-    for (const auto& [name, value] : metrics) absl::StrAppendFormat(&text, " %s=%.17g", name, value);
+    for (const auto& [name, value] : metrics) absl::StrAppendFormat(&text, " %s=%.17g", Escape(name), value);
     text += '\n';
   }
   const std::string path = PathIn(model_dir);

@@ -1,6 +1,7 @@
 // EvaluationHistory: the results of the evaluations of a run, in the order of their steps, and what follows from them.
 // It is a file, eval/results.txt of model_dir, with a line for each evaluation:
 //   600 accuracy=0.98 loss=0.0625
+// In names, blanks, control characters and percent signs are written as in URLs: "top 5" is top%205.
 // Only runs that decide by their evaluations write it.
 #pragma once
 

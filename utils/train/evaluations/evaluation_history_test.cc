@@ -94,5 +94,27 @@ TEST_CASE("The file keeps every bit, and a training that went back forgets what 
   }
 }
 
+TEST_CASE("Names of metrics may have blanks, and whatever else a program calls them") {
+  const std::string dir = NewDirectory();
+  const std::vector<std::pair<std::string, double>> results = {
+      {"", 1}, {" ", 2}, {"100%", 3}, {"50%25", 4}, {"a=b", 5}, {"\xc3\xa9t\xc3\xa9\n", 6}, {"top 5", 7}};
+  EvaluationHistory history;
+  history.Add(5, results);
+  REQUIRE(history.Write(dir).ok());
+  CHECK_THAT(files::ReadFile(dir + "/eval/results.txt", 1000).value(), Contains(" top%205=7 "));
+  const absl::StatusOr<EvaluationHistory> read = EvaluationHistory::Read(dir);
+  REQUIRE(read.ok());
+  for (const auto& [name, value] : results) {
+    CAPTURE(name);
+    const auto best = read->BestOf({name, true, 1});
+    REQUIRE(best.has_value());
+    CHECK(best->value == value);
+  }
+  // A file of an earlier version, which wrote a percent sign as it is.
+  REQUIRE(files::WriteFileAtomically(dir + "/eval/results.txt", "5 100%=0.5 %zz=1\n").ok());
+  CHECK(EvaluationHistory::Read(dir)->BestOf({"100%", true, 1})->value == 0.5);
+  CHECK(EvaluationHistory::Read(dir)->BestOf({"%zz", true, 1})->value == 1);
+}
+
 }  // namespace
 }  // namespace official::train
