@@ -222,7 +222,10 @@ class Server : public HttpServer {
     if (!error) acceptor_.set_option(net::socket_base::reuse_address(true), error);
     if (!error) acceptor_.bind(endpoint, error);
     if (!error) acceptor_.listen(net::socket_base::max_listen_connections, error);
-    if (!error) return absl::OkStatus();
+    if (!error) {
+      TakeSignals();
+      return absl::OkStatus();
+    }
     const std::string where = absl::StrCat(options.host, ":", options.port, ": ", error.message());
     if (error == net::error::address_in_use) {
       return absl::AlreadyExistsError(absl::StrCat("cannot listen on ", where, "; choose another --rest_api_port"));
@@ -241,12 +244,6 @@ class Server : public HttpServer {
 
   End Run(const std::function<void()>& stopping) override {
     stopping_ = stopping;
-    for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
-      struct sigaction present;
-      sigaction(signal, nullptr, &present);
-      // A signal that came ignored, as SIGINT does in the background of a script, stays so.
-      if (present.sa_handler != SIG_IGN) signals_.add(signal);
-    }
     WaitForSignal();
     Accept();
     shared_.io.run();
@@ -256,6 +253,16 @@ class Server : public HttpServer {
   }
 
  private:
+  // Keeps what comes for WaitForSignal.
+  void TakeSignals() {
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+      struct sigaction present;
+      sigaction(signal, nullptr, &present);
+      // A signal that came ignored, as SIGINT does in the background of a script, stays so.
+      if (present.sa_handler != SIG_IGN) signals_.add(signal);
+    }
+  }
+
   void WaitForSignal() {
     signals_.async_wait([this](error_code error, int signal) {
       if (error) return;

@@ -46,8 +46,9 @@ class HttpServer {
   // must not keep that for long.
   using Handler = std::function<void(HttpRequest, Done done)>;
 
-  // Begins to listen. AlreadyExists if the port is in use, PermissionDenied if this user may not take it,
-  // InvalidArgument for a host that is no address of this machine.
+  // Begins to listen, also to the signals that end Run: one that comes before ends it when it begins. AlreadyExists if
+  // the port is in use, PermissionDenied if this user may not take it, InvalidArgument for a host that is no address of
+  // this machine.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(const HttpOptions& options, Handler handler);
   virtual ~HttpServer() = default;
 

@@ -56,5 +56,19 @@ TEST_CASE("after Run signals have their default effect, and it tells how many re
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) CHECK(HasDefaultEffect(signal));
 }
 
+TEST_CASE("a signal before Run ends it when it begins, after the requests that have come are answered") {
+  const auto server =
+      HttpServer::Listen({}, [&](const HttpRequest&, const HttpServer::Done& done) { done({.body = "{}"}); });
+  REQUIRE(server.ok());
+  boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string((*server)->port()));
+  client << "GET /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n" << std::flush;
+  std::raise(SIGINT);
+  const HttpServer::End end = (*server)->Run([] {});
+  CHECK(end.signal == SIGINT);
+  CHECK(end.num_unanswered == 0);
+  CHECK(std::string(std::istreambuf_iterator<char>(client), {}).find("HTTP/1.1 200 OK") == 0);
+  CHECK(HasDefaultEffect(SIGINT));
+}
+
 }  // namespace
 }  // namespace official::serve

@@ -1,5 +1,7 @@
 #include "official/serve/serve_run.h"
 
+#include <sys/stat.h>
+
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -8,9 +10,11 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "official/serve/served_models.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/files.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/misc/stop_signals.h"
@@ -31,34 +35,61 @@ absl::StatusOr<std::unique_ptr<Servable>> OpenWarm(const std::string& model, con
   return servable;
 }
 
-// Looks for the checkpoints that a training writes after the one that is served.
+// The latest checkpoint, as far as that can be seen without reading it: other files of the same name are another one.
+struct LatestFiles {
+  std::string name;   // "model.ckpt-600"
+  std::string state;  // inode, size and time of its index and its data
+
+  friend bool operator==(const LatestFiles&, const LatestFiles&) = default;
+};
+
+// Returns nothing if no state file can be read.
+std::optional<LatestFiles> FindLatestFiles(const std::string& model_dir) {
+  const std::optional<std::string> name = train::LatestCheckpointName(model_dir);
+  if (!name) return std::nullopt;
+  LatestFiles latest{*name, ""};
+  const absl::StatusOr<std::vector<std::string>> files = files::ListDirectory(model_dir);
+  if (!files.ok()) return latest;
+  for (const std::string& file : *files) {
+    struct stat found;
+    const bool belongs = file == absl::StrCat(*name, ".index") || absl::StartsWith(file, absl::StrCat(*name, ".data-"));
+    if (!belongs || stat(files::JoinPath(model_dir, file).c_str(), &found) != 0) continue;
+    absl::StrAppend(&latest.state, found.st_ino, " ", found.st_size, " ", found.st_mtim.tv_sec, ".",
+                    found.st_mtim.tv_nsec, "\n");
+  }
+  return latest;
+}
+
+// Looks for the checkpoints that take the place of the one that is served: a training writes the next one, or somebody
+// replaces or mends its files.
 class NewCheckpoints {
  public:
-  // `served`: the name of the latest checkpoint before `first` was opened.
-  NewCheckpoints(std::string model, const ServedRun& run, const Servable& first, std::optional<std::string> served)
-      : model_(std::move(model)), run_(run), signature_(first.signature()), name_(std::move(served)) {}
+  // `served`: the latest checkpoint before `first` was opened; nothing if that is of an older one.
+  NewCheckpoints(std::string model, const ServedRun& run, const Servable& first, std::optional<LatestFiles> served)
+      : model_(std::move(model)), run_(run), signature_(first.signature()), served_(std::move(served)) {}
 
   // Returns a servable of the latest checkpoint if that is another than the last one that was returned and can be
   // served. One that cannot is tried again after 1 call, 2, 4 and so on: it may be a file that is still being copied,
   // or a disk that was away, but each try reads all of it.
   std::unique_ptr<Servable> Open() {
-    const std::optional<std::string> latest = train::LatestCheckpointName(run_.config.train.model_dir);
-    if (!latest || latest == name_) return nullptr;
+    const std::optional<LatestFiles> files = FindLatestFiles(run_.config.train.model_dir);
+    if (!files || files == served_) return nullptr;
+    const std::string& latest = files->name;
     const bool failed_before = latest == failed_;
     if (failed_before && --calls_left_ > 0) return nullptr;
     absl::StatusOr<std::unique_ptr<Servable>> opened = OpenIntact();
     if (!opened.ok()) {
       if (!failed_before) {
-        LOG(WARNING) << *latest << " is not served, but the one before: " << opened.status().message();
+        LOG(WARNING) << latest << " is not served, but the one before: " << opened.status().message();
       }
       failed_ = latest;
       calls_between_ = failed_before ? 2 * calls_between_ : 1;
       calls_left_ = calls_between_;
       return nullptr;
     }
-    name_ = latest;
+    served_ = files;
     failed_.reset();
-    LOG(INFO) << "serving step " << (*opened)->version() << " (" << *latest << ")";
+    LOG(INFO) << "serving step " << (*opened)->version() << " (" << latest << ")";
     return *std::move(opened);
   }
 
@@ -76,8 +107,8 @@ class NewCheckpoints {
   const std::string model_;
   const ServedRun& run_;
   const Signature signature_;
-  std::optional<std::string> name_;             // of the last one that was returned
-  std::optional<std::string> failed_;           // could not be served
+  std::optional<LatestFiles> served_;           // the last one that was returned
+  std::optional<std::string> failed_;           // the name of one that could not be served
   int64_t calls_between_ = 0, calls_left_ = 0;  // until that is tried again
 };
 
@@ -95,6 +126,20 @@ void TellAddress(const ServeConfig& config, const std::string& name, int64_t ver
   out << std::endl;
 }
 
+// Returns what is served at first, for NewCheckpoints: nothing if the latest checkpoint is damaged and an older one is
+// taken in its place, so that it is served as soon as it is whole.
+std::optional<LatestFiles> FindServed(const std::string& model_dir) {
+  std::optional<LatestFiles> latest = FindLatestFiles(model_dir);
+  const absl::StatusOr<train::LatestCheckpoint> intact = train::FindLatestCheckpoint(model_dir);
+  return intact.ok() && intact->note.empty() ? latest : std::nullopt;
+}
+
+// Cancelled once a signal has asked to stop.
+absl::Status CheckNotStopped() {
+  if (misc::StopSignalReceived() == 0) return absl::OkStatus();
+  return absl::CancelledError("stopped before it served");
+}
+
 // What RunMain needs to end the process by that signal.
 absl::Status EndBySignal(const HttpServer::End& end) {
   const misc::StopSignals signals;
@@ -108,20 +153,26 @@ absl::Status EndBySignal(const HttpServer::End& end) {
 }  // namespace
 
 absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
+  // Until the server takes them.
+  std::optional<misc::StopSignals> signals(std::in_place);
   ServedRun run{config.run, flags::FlagsOfTraining(config.run.train.model_dir), config.top_k};
   if (config.ratings_file) run.trained["ratings_file"] = *config.ratings_file;
   if (config.vocab_file) run.trained["vocab_file"] = *config.vocab_file;
   ASSIGN_OR_RETURN(const std::string model, ModelOfRun(run));
   ModelServerOptions options = config.server;
   if (options.model_name.empty()) options.model_name = model;
-  std::optional<std::string> latest = train::LatestCheckpointName(run.config.train.model_dir);
-  ASSIGN_OR_RETURN(std::unique_ptr<Servable> servable, OpenWarm(model, run));
-  NewCheckpoints checkpoints(model, run, *servable, std::move(latest));
+  std::optional<LatestFiles> served = FindServed(run.config.train.model_dir);
+  RETURN_IF_ERROR(CheckNotStopped());
+  absl::StatusOr<std::unique_ptr<Servable>> opened = OpenWarm(model, run);
+  RETURN_IF_ERROR(CheckNotStopped());
+  ASSIGN_OR_RETURN(std::unique_ptr<Servable> servable, std::move(opened));
+  NewCheckpoints checkpoints(model, run, *servable, std::move(served));
   const int64_t version = servable->version();
   ModelServer models(options, std::move(servable));
   ASSIGN_OR_RETURN(const auto server, HttpServer::Listen(config.http, [&](HttpRequest request, HttpServer::Done done) {
                      models.Handle(std::move(request), std::move(done));
                    }));
+  RETURN_IF_ERROR(CheckNotStopped());
   TellAddress(config, options.model_name, version, server->port(), out);
   HttpServer::End end;
   std::thread network([&] {
@@ -135,6 +186,7 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
   models.Serve(config.poll_wait.count() > 0 ? config.poll_wait : std::chrono::hours(24),
                [&] { return config.poll_wait.count() > 0 ? checkpoints.Open() : nullptr; });
   std::move(join).Invoke();
+  signals.reset();
   return EndBySignal(end);
 }
 

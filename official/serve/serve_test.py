@@ -41,6 +41,16 @@ def floats(values: list[float]) -> list[float]:
     return list(struct.unpack(f"{len(values)}f", struct.pack(f"{len(values)}f", *values)))
 
 
+def wait_until_caught(pid: int, number: int) -> None:
+    """Until the process has a handler for the signal."""
+    end = time.monotonic() + ProgramTestCase.deadline
+    while time.monotonic() < end:
+        (caught,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:")]
+        if int(caught.split()[1], 16) >> (number - 1) & 1:
+            return
+    raise AssertionError(f"serve_main has not begun to catch signal {number}")
+
+
 class Server:
     """A process of serve_main, killed at the end of the test."""
 
@@ -114,9 +124,9 @@ class ServeTest(ProgramTestCase):
         assert done.returncode == 0, done.stderr
 
     @classmethod
-    def train(cls, model_dir: Path, steps: int) -> subprocess.CompletedProcess[str]:
+    def train(cls, model_dir: Path, steps: int, *more: str) -> subprocess.CompletedProcess[str]:
         flags = ("--use_synthetic_data", "--batch_size=4", f"--max_train_steps={steps}", f"--model_dir={model_dir}")
-        return cls.execute(mnist, *flags, "--learning_rate=0.01")
+        return cls.execute(mnist, *flags, "--learning_rate=0.01", *more)
 
     def server(self, *flags: object, model_dir: Path | None = None) -> Server:
         return Server(self, model_dir or self.run_dir, *flags)
@@ -332,7 +342,6 @@ class ServeTest(ProgramTestCase):
 
     def test_requests_that_the_system_has_taken_have_begun(self) -> None:
         server = self.server()
-        self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)  # it listens to signals
         server.process.send_signal(signal.SIGSTOP)
         clients = [server.connect() for _ in range(4)]
         for client in clients:
@@ -350,14 +359,12 @@ class ServeTest(ProgramTestCase):
     def test_without_clients_a_signal_ends_it(self) -> None:
         for number in (signal.SIGTERM, signal.SIGUSR1):
             server = self.server()
-            self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)
             server.process.send_signal(number)
             _, stderr = server.process.communicate(timeout=self.deadline)
             self.assertEqual(server.process.returncode, -number, stderr)
 
     def test_requests_that_are_not_answered_are_told_of_at_the_end(self) -> None:
         server = self.server()
-        self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)  # it waits for signals
         with server.connect() as left:
             left.sendall(b"POST /v1/models/mnist:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
             server.process.send_signal(signal.SIGTERM)
@@ -406,6 +413,52 @@ class ServeTest(ProgramTestCase):
         (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-6"\n')
         server.line_of_stderr("model.ckpt-6 is not served, but the one before")
         self.assertEqual(server.predict({"instances": [pixels(0)]}), (200, answer))
+
+    def test_a_checkpoint_that_is_damaged_at_the_start_is_served_when_it_is_whole(self) -> None:
+        copy = self.folder / "damaged"
+        shutil.copytree(self.run_dir, copy)
+        data = ".data-00000-of-00001"
+        (copy / f"model.ckpt-5{data}").write_bytes(b"no checkpoint")
+        shutil.copy(copy / "model.ckpt-2.index", copy / "model.ckpt-5.index")
+        (copy / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
+        server = self.server(model_dir=copy)
+        self.assertEqual(server.told["version"], 2)
+        server.line_of_stderr("model.ckpt-5 is not served, but the one before")
+        shutil.copy(copy / f"model.ckpt-2{data}", copy / "whole")
+        (copy / "whole").rename(copy / f"model.ckpt-5{data}")
+        server.line_of_stderr("serving step 2 (model.ckpt-5)")
+
+    def test_a_checkpoint_that_is_replaced_under_its_name_is_served(self) -> None:
+        copy, other = self.folder / "replaced", self.folder / "other"
+        shutil.copytree(self.run_dir, copy)
+        self.assert_succeeded(self.train(other, 2, "--seed=7"))
+        server = self.server(model_dir=copy)
+        for suffix in (".data-00000-of-00001", ".index"):
+            shutil.copy(other / f"model.ckpt-2{suffix}", copy / "new")
+            (copy / "new").rename(copy / f"model.ckpt-2{suffix}")
+        server.line_of_stderr("serving step 2 (model.ckpt-2)")
+        ours, others = self.predicted(self.run_dir, range(1)), self.predicted(other, range(1))
+        self.assertNotEqual(ours[0]["probabilities"], others[0]["probabilities"])
+        _, answer = server.predict({"instances": [pixels(0)]})
+        self.assert_same(answer["predictions"][0], others[0])
+
+    def test_a_signal_before_it_serves_ends_it(self) -> None:
+        command = [str(serve), f"--model_dir={self.run_dir}", "--rest_api_port=0"]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(number.name):
+                # It may have begun to serve before the signal comes.
+                for _ in range(20):
+                    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    self.addCleanup(process.kill)
+                    wait_until_caught(process.pid, number)
+                    process.send_signal(number)
+                    stdout, stderr = process.communicate(timeout=self.deadline)
+                    self.assertEqual(process.returncode, -number, stderr)
+                    self.assertIn("serve_main: stopped", stderr)
+                    if stdout == "":
+                        break
+                self.assertEqual(stdout, "")
+                self.assertIn("serve_main: stopped before it served", stderr)
 
     def test_what_cannot_be_served_is_told_in_one_line(self) -> None:
         server = self.server()
