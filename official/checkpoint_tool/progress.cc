@@ -28,21 +28,19 @@ class CountingReader : public train::TensorReader {
   std::optional<StoredTensor> Find(const std::string& name) const override { return reader_.Find(name); }
 
   absl::StatusOr<compute::Tensor> Read(const std::string& name) const override {
-    Count(name);
-    return reader_.Read(name);
+    return Count(name, reader_.Read(name));
   }
   absl::StatusOr<std::vector<std::string>> ReadStrings(const std::string& name) const override {
-    Count(name);
-    return reader_.ReadStrings(name);
+    return Count(name, reader_.ReadStrings(name));
   }
-  absl::Status Verify(const std::string& name) const override {
-    Count(name);
-    return reader_.Verify(name);
-  }
+  absl::Status Verify(const std::string& name) const override { return Count(name, reader_.Verify(name)); }
 
  private:
-  void Count(const std::string& name) const {
+  // Counts the bytes of the tensor that has given `result`, and returns that.
+  template <typename T>
+  T Count(const std::string& name, T result) const {
     if (const std::optional<StoredTensor> tensor = reader_.Find(name)) progress_.Add(tensor->num_bytes);
+    return result;
   }
 
   const TensorReader& reader_;

@@ -95,10 +95,10 @@ bool OwnsModelDir(CommandLineParser& parser) {
   return !place || distribute::IsChief(place->cluster, place->task);
 }
 
-// True if the process is one of several of a cluster.
+// True if the process is one of several that train.
 bool HasOtherTasks(CommandLineParser& parser) {
   const std::optional<distribute::ClusterTask> place = PlaceInCluster(parser);
-  return place && place->cluster.NumTasks() > 1;
+  return place && place->cluster.NumWorkers() + place->cluster.NumTasks(distribute::kPs) > 1;
 }
 
 std::string ModelDir(CommandLineParser& parser) { return parser.Find("model_dir")->flag->CurrentValue(); }

@@ -246,6 +246,10 @@ TEST_CASE("In a cluster of several tasks, no training says the batch size") {
   const CommandLine of_two = CommandLine::Parse(program, words).value();
   unsetenv("TF_CONFIG");
   CHECK(of_two.ValueOf("batch_size") == "0");
+  setenv("TF_CONFIG", R"({"cluster": {"chief": ["a:1"], "evaluator": ["b:1"]}, "task": {"type": "chief", "index": 0}})",
+         1);
+  CHECK(CommandLine::Parse(program, words).value().ValueOf("batch_size") == "48");  // an evaluator does not train
+  unsetenv("TF_CONFIG");
   CHECK(CommandLine::Parse(program, words).value().ValueOf("batch_size") == "48");
 }
 

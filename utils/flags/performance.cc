@@ -167,14 +167,13 @@ OFFICIAL_FLAG(PerformanceConfig, num_packs,
 
 OFFICIAL_FLAG(PerformanceConfig, all_reduce_timeout_secs,
               "With several devices: seconds that a device waits for the gradients of the others; with "
-              "--distribution_strategy=tpu also for what a device of the plugin computes or copies. After that the run "
-              "exits with "
-              "an error.",
+              "--distribution_strategy=tpu also for all that the plugin does but compile: it is loaded, finds devices, "
+              "computes and copies. After that the run exits with an error.",
               .range = AtLeast(1), .per_worker = true);
 
 OFFICIAL_FLAG(PerformanceConfig, compile_timeout_secs,
-              "With --distribution_strategy=tpu: seconds that the plugin may take to compile a program, of which a run "
-              "has two or three. After that the run exits with an error.",
+              "With --distribution_strategy=tpu: seconds that the plugin may take to compile a program. After that the "
+              "run exits with an error.",
               .range = AtLeast(1), .per_worker = true);
 
 OFFICIAL_FLAG(

@@ -40,8 +40,11 @@ std::optional<int64_t> LeftInGroup(const std::string& group, bool version2) {
   const auto limit = NumberIn(absl::StrCat(group, version2 ? "/memory.max" : "/memory.limit_in_bytes"));
   const auto used = NumberIn(absl::StrCat(group, version2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (!limit || !used) return std::nullopt;
-  const char* const cache = version2 ? "inactive_file" : "total_inactive_file";
-  const int64_t reclaimable = NumberIn(absl::StrCat(group, "/memory.stat"), cache).value_or(0);
+  int64_t reclaimable = 0;
+  for (const char* const cache : {"inactive_file", "active_file"}) {
+    const std::string key = absl::StrCat(version2 ? "" : "total_", cache);
+    reclaimable += NumberIn(absl::StrCat(group, "/memory.stat"), key).value_or(0);
+  }
   return std::max<int64_t>(0, *limit - std::max<int64_t>(0, *used - reclaimable));
 }
 

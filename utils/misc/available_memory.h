@@ -15,7 +15,7 @@ struct MemoryFiles {
 
 // Returns the bytes of memory that this process can have without swapping, nor exceeding the limit of its control
 // group or of one around it (`docker run --memory`, limits of Kubernetes, MemoryMax of systemd). What a group holds as
-// inactive page cache counts as free. -1 if the system does not tell.
+// page cache counts as free. -1 if the system does not tell.
 int64_t AvailableMemory(const MemoryFiles& files = {});
 
 }  // namespace official::misc

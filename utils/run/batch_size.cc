@@ -74,6 +74,9 @@ class Attempt {
     train::EstimatorConfig estimator{config_.train};
     estimator.model_dir = files::JoinPath(config_.train.model_dir, "nothing");  // there is no such directory
     estimator.use = train::ModelDir::Use::kRead;
+    // No step is refused or skipped for its numbers: a rate that is too high for a size is not this choice's matter.
+    estimator.loss_scale = {};
+    training.model.learning_rate = [](int64_t) { return 0.0; };
     estimator.resume = train::Resume::kAuto;
     ASSIGN_OR_RETURN(estimator_,
                      train::Estimator::Create(std::move(training.model), std::move(estimator), std::move(strategy)));
@@ -106,10 +109,12 @@ class Attempt {
   // Returns why the host has too little memory; "" if it has enough.
   std::string WhyTooLarge(const train::MemoryPlan& plan) const {
     if (free_bytes_ < 0) return "";
-    // Variables of each device, and those that a checkpoint is written from.
-    const bool computes = estimator_->strategy().device(0).uses_host_memory();
-    const int64_t devices = computes ? plan.num_replicas : 0;
-    const int64_t needed = (devices + 1) * (plan.parameter_bytes + plan.other_variable_bytes) +
+    // Variables of each device, of which those that compute in the host's memory share one copy, and those that a
+    // checkpoint is written from.
+    const distribute::Strategy& strategy = estimator_->strategy();
+    const int64_t devices = strategy.device(0).uses_host_memory() ? plan.num_replicas : 0;
+    const int64_t copies = strategy.shares_memory() ? 1 : devices;
+    const int64_t needed = (copies + 1) * (plan.parameter_bytes + plan.other_variable_bytes) +
                            devices * plan.intermediate_bytes + kBatchesInMemory * plan.batch_bytes;
     if (static_cast<double>(needed) <= kUsableShare * static_cast<double>(free_bytes_)) return "";
     return absl::StrFormat("it needs about %s, and of the %s that are free at most %.0f%% are used", Gigabytes(needed),
@@ -161,7 +166,7 @@ absl::Status CheckBatchSize(const Config& config) {
 
 absl::Status ChooseBatchSize(const BatchSizeOptions& options, Config& config, Session* session) {
   if (config.base.batch_size != 0) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckBatchSize(config));
+  if (session == nullptr) RETURN_IF_ERROR(CheckBatchSize(config));  // else it has
   const int64_t free_bytes = misc::AvailableMemory();
   ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config));
   const int64_t unit = options.per_example * devices.num_replicas;

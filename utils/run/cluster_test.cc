@@ -96,8 +96,12 @@ TEST_CASE("The devices of a coordinator's workers are those of the flag") {
   CHECK_THAT(Refused(RunCoordinated(config, {}, {}, program)), StartsWith("--num_gpus=1024: this machine "));
   config.base.num_gpus = -1;
   CHECK_THAT(Refused(RunCoordinated(config, {}, {}, program)), Contains("give their number, the same on all tasks"));
-  config.base.num_gpus = 0;
+  config.base.num_gpus = 1;
   config.performance.num_cpu_devices = 2;
+  for (const absl::Status& refused : {RunCoordinated(config, {}, {}, program), DevicesFor(config).status()}) {
+    CHECK(Refused(refused) == "--num_cpu_devices=2 cannot be combined with --num_gpus=1; use one of them");
+  }
+  config.base.num_gpus = 0;
   CHECK_FALSE(has_run);
   CHECK(RunCoordinated(config, {}, {}, program).ok());
   CHECK(has_run);
@@ -105,8 +109,12 @@ TEST_CASE("The devices of a coordinator's workers are those of the flag") {
 
 TEST_CASE("CPU devices have their variables in one place") {
   Config config;
-  config.base.num_gpus = 0;
+  config.base.num_gpus = 1;
   config.performance.num_cpu_devices = 2;
+  for (const absl::Status& refused : {RunCoordinated(config, {}, {}, program), DevicesFor(config).status()}) {
+    CHECK(Refused(refused) == "--num_cpu_devices=2 cannot be combined with --num_gpus=1; use one of them");
+  }
+  config.base.num_gpus = 0;
   config.performance.distribution_strategy = "central_storage";
   const Devices devices = DevicesFor(config).value();
   CHECK(devices.strategy == "central_storage");

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/flags/shared_groups.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/run/cluster.h"
@@ -17,7 +18,8 @@ namespace {
 absl::StatusOr<Devices> DevicesOfWorkers(const Config& config) {
   Devices devices = {.kind = "cpu", .strategy = "parameter_server", .num_replicas = config.performance.num_cpu_devices};
   const int num_gpus = config.base.num_gpus.value_or(0);
-  if (num_gpus == 0 || config.performance.num_cpu_devices > 1) return devices;
+  RETURN_IF_ERROR(CheckOneKind(config));
+  if (num_gpus == 0) return devices;
   if (num_gpus < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("--num_gpus=", num_gpus,
@@ -35,6 +37,14 @@ absl::Status FindGpus(const Devices& wanted) {
 }
 
 }  // namespace
+
+flags::FlagSpec GpusOfWorkersFlag() {
+  flags::FlagSpec flag = flags::SharedFlag("num_gpus");
+  flag.range = flags::AtLeast(0);
+  flag.unset_means = "0";
+  flag.help = "Number of GPUs of each worker, on all tasks the same: 0 trains on its CPU devices.";
+  return flag;
+}
 
 absl::Status RunCoordinated(const Config& config, const coordinator::Functions& functions,
                             coordinator::CoordinatorOptions options, const coordinator::Program& program) {

@@ -5,9 +5,13 @@
 #include "utils/distribute/coordinator/cluster_coordinator.h"
 #include "utils/distribute/coordinator/functions.h"
 #include "utils/distribute/coordinator/run_task.h"
+#include "utils/flags/flag_group.h"
 #include "utils/run/config.h"
 
 namespace official::run {
+
+// Returns the flag --num_gpus as RunCoordinated reads it.
+flags::FlagSpec GpusOfWorkersFlag();
 
 // Does what the task that TF_CONFIG gives this process has to do, until the job has ended: the chief runs `program`,
 // which is given the coordinator; workers and ps only serve it. That is tf.distribute.ParameterServerStrategy with

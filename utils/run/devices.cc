@@ -16,6 +16,13 @@
 
 namespace official::run {
 
+absl::Status CheckOneKind(const Config& config) {
+  const int num_gpus = config.base.num_gpus.value_or(0), num_cpu_devices = config.performance.num_cpu_devices;
+  if (num_gpus == 0 || num_cpu_devices == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--num_cpu_devices=", num_cpu_devices, " cannot be combined with --num_gpus=", num_gpus, "; use one of them"));
+}
+
 namespace {
 
 // The devices of this process, by the flags and what the machine has.
@@ -32,6 +39,7 @@ absl::StatusOr<misc::NamedDevices> WantedDevices(const Config& config) {
     return absl::InvalidArgumentError(
         absl::StrCat("--devices=", *config.performance.devices, ": there is no gpu:", last, ": this machine ", shows));
   }
+  RETURN_IF_ERROR(CheckOneKind(config));
   // Several CPU devices are a wish for the CPU.
   const std::optional<int> wanted_gpus = config.performance.num_cpu_devices > 1 ? 0 : config.base.num_gpus;
   ASSIGN_OR_RETURN(const int num_gpus, misc::GetNumGpus(wanted_gpus, UsableGpus));

@@ -21,6 +21,9 @@ struct Devices {
   int num_servers = 0;            // parameter servers; with them each worker may have other devices
 };
 
+// Returns InvalidArgument if a run is to have GPUs and several CPU devices.
+absl::Status CheckOneKind(const Config& config);
+
 // Returns the devices that --num_gpus, --num_cpu_devices and --num_replicas ask for. InvalidArgument if there are not
 // so many GPUs, --distribution_strategy is not for so many devices or workers, some worker would have no replica,
 // --batch_size cannot be divided among them, or there are parameter servers and --num_replicas. With

@@ -63,7 +63,7 @@ flags::Program Program() {
           .defaults = {{"model_dir", ""}, {"train_epochs", "5"}},
           .help = {{"model_dir", "Directory of the checkpoints; empty: none are made. Only the chief uses it."}},
           .flags = {.name = "keras_coordinator",
-                    .flags = {flags::SharedFlag("num_gpus"),
+                    .flags = {run::GpusOfWorkersFlag(),
                               flags::SharedFlag("num_cpu_devices"),
                               {.name = "train_epochs", .range = flags::AtLeast(1), .per_worker = true},
                               {.name = "model_dir", .per_worker = true},

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
@@ -38,7 +39,11 @@ void SetTime(double sum, CompiledCost& cost) {
 
 absl::StatusOr<std::unique_ptr<TpuCompiler>> TpuCompiler::Create(const std::string& path, const std::string& topology) {
   LeaveNetwork();
-  ASSIGN_OR_RETURN(const PjrtPlugin* const plugin, PjrtPlugin::LoadCompiler(path));
+  // A compilation may take hours, and who waits for it can end it.
+  constexpr std::chrono::hours kLong(24 * 365);
+  ASSIGN_OR_RETURN(const PjrtPlugin* const plugin,
+                   PjrtPlugin::LoadCompiler(
+                       path, {.deadline = kLong, .compile_deadline = kLong, .tell = [](const std::string&) {}}));
   auto args = OFFICIAL_PJRT_ARGS(PJRT_TopologyDescription_Create);
   args.topology_name = topology.c_str();
   args.topology_name_size = topology.size();
