@@ -25,6 +25,9 @@ _HLO_DEPS = _DEPS + [
     "//utils/compute/pjrt:hlo",
 ]
 
+# Tests of ops that are written in another way for a TPU, which has no types of 64 bits.
+_TESTS_AS_TPU = ["batch_norm_test", "dropout_test", "l2_loss_test", "neural_factorization_test", "reduction_test"]
+
 _PART_TEST_DEPS = [
     "//third_party:absl",
     "//third_party:catch2_main",
@@ -91,11 +94,11 @@ def part_test(name, deps = []):
         deps = [":" + name[:-len("_test")]] + deps + _PART_TEST_DEPS,
     )
 
-def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True, as_tpu = False):
+def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family = None, emulated = True):
     """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
     Beside matmul_hlo.cc, which writes its ops in StableHLO, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT
-    plugin.
+    plugin, and matmul_as_tpu_pjrt_test that with what is written for a TPU, where that differs.
 
     Args:
       name: the name of the test. It ends with "_test".
@@ -106,8 +109,6 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
         matmul_test. "amx" is emulated where the processor lacks it.
       family: the name of the folder's family; that of the folder by default.
       emulated: False if the test runs no CUDA kernels.
-      as_tpu: True if the ops are written in another way for a TPU, which has no types of 64 bits: matmul_as_tpu_pjrt_test
-        is matmul_pjrt_test with what is written for it.
     """
     srcs = srcs or [name + ".cc"]
     deps = [":" + (family or _folder())] + deps + _TEST_DEPS
@@ -150,7 +151,8 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
         )
 
     has_hlo = native.glob([name[:-len("_test")] + "_hlo.cc"], allow_empty = True)
-    for suffix, env in ([("", {})] if has_hlo else []) + ([("_as_tpu", {"OP_TEST_PJRT_AS_TPU": "1"})] if as_tpu else []):
+    as_tpu = [("_as_tpu", {"OP_TEST_PJRT_AS_TPU": "1"})] if name in _TESTS_AS_TPU else []
+    for suffix, env in ([("", {})] if has_hlo else []) + as_tpu:
         native.cc_test(
             name = "%s%s_pjrt_test" % (name[:-len("_test")], suffix),
             size = "medium",
@@ -176,7 +178,6 @@ def op_family(
         test_deps = [],
         test_size = "small",
         test_max_isas = [],
-        test_as_tpu = False,
         more_tests = []):
     """A family of ops: the library NAME, which registers ops and their CPU kernels, NAME_cuda, NAME_hlo and NAME_test.
 
@@ -204,7 +205,6 @@ def op_family(
       test_deps: what NAME_test depends on, besides NAME, its dependencies and _TEST_DEPS.
       test_size: the size of NAME_test.
       test_max_isas: the max_isas of NAME_test.
-      test_as_tpu: as_tpu of NAME_test.
       more_tests: the names of further tests that depend on the same as NAME_test.
     """
     others = exclude + [
@@ -254,7 +254,6 @@ def op_family(
             name = name + "_test",
             size = test_size,
             max_isas = test_max_isas,
-            as_tpu = test_as_tpu,
             family = name,
             emulated = bool(cuda_srcs),
             deps = shared_deps + deps + test_deps,
