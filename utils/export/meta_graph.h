@@ -23,7 +23,8 @@ tensorflow::MetaGraphDef BuildMetaGraph(GraphDefBuilder graph, absl::Span<const 
 // Returns the message's bytes with maps in the order of their keys, so that equal messages are equal files.
 std::string SerializeDeterministically(const google::protobuf::MessageLite& message);
 
-// What tf.compat.v1.train.import_meta_graph and text readers of a GraphDef need beside the checkpoints of a training.
+// CheckpointGraph: what tf.compat.v1.train.import_meta_graph and text readers of a GraphDef need beside the checkpoints
+// of a training.
 struct CheckpointGraph {
   std::string meta_graph;  // MetaGraphDef: the contents of model.ckpt-<step>.meta, the same for all steps
   std::string graph_text;  // GraphDef in text format: the contents of graph.pbtxt

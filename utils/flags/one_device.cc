@@ -25,8 +25,8 @@ FlagSpec OneDevicePluginFlag() {
 FlagSpec OneDeviceTimeoutFlag() {
   FlagSpec spec = SharedFlag("all_reduce_timeout_secs");
   spec.help =
-      "With --distribution_strategy=tpu: seconds that one waits for what the plugin computes or copies. After "
-      "that the program exits with an error.";
+      "With --distribution_strategy=tpu: seconds that the plugin may take for all that it does but compile: it is "
+      "loaded, finds devices, computes and copies. After that the program exits with an error.";
   return spec;
 }
 

@@ -19,7 +19,7 @@
 
 namespace official::run {
 
-// What is trained with one batch size.
+// Training: what is trained with one batch size.
 struct Training {
   train::Model model;
   Input input;

@@ -33,6 +33,8 @@ bool IsUnusable(const absl::Status& status) {
 compute::PjrtWaits WaitsOf(const flags::PerformanceConfig& config, const std::string& program) {
   return {.deadline = std::chrono::seconds(config.all_reduce_timeout_secs),
           .compile_deadline = std::chrono::seconds(config.compile_timeout_secs),
+          .set_by = "--all_reduce_timeout_secs",
+          .compile_set_by = "--compile_timeout_secs",
           .tell = [](const std::string& message) { LOG(INFO) << message; },
           .end = [program](const absl::Status& status) { EndProcess(program, status); }};
 }

@@ -9,10 +9,6 @@
 namespace official::compute {
 namespace {
 
-constexpr absl::string_view FlagOf(CallWatch::Kind kind) {
-  return kind == CallWatch::Kind::kCompile ? "--compile_timeout_secs" : "--all_reduce_timeout_secs";
-}
-
 void PrintLine(const std::string& message) { std::cerr << absl::StrCat(message, "\n") << std::flush; }
 
 }  // namespace
@@ -45,10 +41,14 @@ std::chrono::seconds CallWatch::DeadlineOf(Kind kind) const {
   return kind == Kind::kCompile ? waits_.compile_deadline : waits_.deadline;
 }
 
+const std::string& CallWatch::SetBy(Kind kind) const {
+  return kind == Kind::kCompile ? waits_.compile_set_by : waits_.set_by;
+}
+
 absl::Status CallWatch::PastDeadline(absl::string_view what, Kind kind) const {
-  return absl::DeadlineExceededError(absl::StrCat(what, ": ", plugin_, " has not done this within ",
-                                                  DeadlineOf(kind).count(), " s; ", FlagOf(kind),
-                                                  " sets how long it may take"));
+  return absl::DeadlineExceededError(
+      absl::StrCat(what, ": ", plugin_, " has not done this within ", DeadlineOf(kind).count(), " s",
+                   SetBy(kind).empty() ? "" : absl::StrCat("; ", SetBy(kind), " sets how long it may take")));
 }
 
 CallWatch::Told CallWatch::AddSecond() {
@@ -58,9 +58,9 @@ CallWatch::Told CallWatch::AddSecond() {
     if (call->ends_ && waited == deadline) {
       told.end = PastDeadline(call->what_, call->kind_);
     } else if (waited.count() > 0 && waited % waits_.tell_every == std::chrono::seconds(0)) {
-      told.messages.push_back(absl::StrCat(call->what_, ": ", plugin_, " has not done this for ", waited.count(),
-                                           " s; the run ends after ", deadline.count(), " s (", FlagOf(call->kind_),
-                                           ")"));
+      told.messages.push_back(absl::StrCat(
+          call->what_, ": ", plugin_, " has not done this for ", waited.count(), " s; the run ends after ",
+          deadline.count(), " s", SetBy(call->kind_).empty() ? "" : absl::StrCat(" (", SetBy(call->kind_), ")")));
     }
   }
   return told;

@@ -16,10 +16,11 @@
 
 namespace official::compute {
 
-// What one waits for in a plugin may take so long.
+// PjrtWaits: how long what one waits for in a plugin may take, and what is done then.
 struct PjrtWaits {
-  std::chrono::seconds deadline{600};           // of every call, run and copy, but for:
-  std::chrono::seconds compile_deadline{3600};  // the compilation of a program
+  std::chrono::seconds deadline{600};            // of every call, run and copy, but for:
+  std::chrono::seconds compile_deadline{3600};   // the compilation of a program
+  std::string set_by = {}, compile_set_by = {};  // what the user sets these by; "": they cannot be set
   std::chrono::seconds tell_every{60};
   // Told what has not been done yet, in one line; by default on standard error.
   std::function<void(const std::string& message)> tell = {};
@@ -58,17 +59,18 @@ class CallWatch {
   Call Wait(absl::string_view what) { return {*this, what, Kind::kCall, /*ends=*/false}; }
 
   std::chrono::seconds deadline() const { return waits_.deadline; }
-  // DeadlineExceeded: what the plugin has not done in time, and the flag that sets how long it may take.
+  // DeadlineExceeded: what the plugin has not done in time, and what sets how long it may take.
   absl::Status PastDeadline(absl::string_view what, Kind kind = Kind::kCall) const;
 
  private:
-  // What there is to say after another second.
+  // Told: what there is to say after another second.
   struct Told {
     std::vector<std::string> messages;
     absl::Status end;  // OK: no call has exceeded its deadline
   };
 
   std::chrono::seconds DeadlineOf(Kind kind) const;
+  const std::string& SetBy(Kind kind) const;
   Told AddSecond();
   void Run(const std::stop_token& stop);
 

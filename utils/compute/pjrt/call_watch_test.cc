@@ -32,6 +32,8 @@ struct Said {
   PjrtWaits Waits() {
     return {.deadline = seconds(2),
             .compile_deadline = seconds(3),
+            .set_by = "--all_reduce_timeout_secs",
+            .compile_set_by = "--compile_timeout_secs",
             .tell_every = seconds(1),
             .tell =
                 [this](const std::string& message) {

@@ -19,7 +19,10 @@ TEST_CASE("Waits for a plugin that is stuck end after the deadline, with what th
   const float ones[] = {1, 1};
   const auto begin = std::chrono::steady_clock::now();
   {
-    auto client = OpenPjrtClient({.plugin = kPlugin, .waits = {.deadline = std::chrono::seconds(2)}}).value();
+    auto client =
+        OpenPjrtClient(
+            {.plugin = kPlugin, .waits = {.deadline = std::chrono::seconds(2), .set_by = "--all_reduce_timeout_secs"}})
+            .value();
     PjrtDevice device(client, 0);
     CHECK(device.Hardware() == "stuck");
     const auto executable = client->Compile(kModule).value();
