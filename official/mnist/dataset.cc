@@ -108,6 +108,19 @@ MnistData DrawMnist() {
   return data;
 }
 
+// Downloads what is missing in data_dir; an error says what that is.
+absl::Status ObtainFiles(const MnistOptions& options) {
+  const std::vector<MnistFile> missing = MissingFiles(options.data_dir);
+  const absl::Status status = DownloadMnist(options);
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrFormat("%s %s of MNIST: %s",
+                                      files::Exists(options.data_dir)
+                                          ? absl::StrCat(options.data_dir, " is missing")
+                                          : absl::StrCat("there is no directory ", options.data_dir, " with the files"),
+                                      NamesOf(missing), status.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<Tensor> ReadMnistImages(const std::string& path) {
@@ -137,7 +150,7 @@ absl::Status CheckMnistLabel(const std::string& path, int64_t index, uint8_t lab
 }
 
 absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options) {
-  const absl::Status status = DownloadMnist(options);
+  const absl::Status status = ObtainFiles(options);
   if (status.ok()) return ReadMnist(options.data_dir);
   if (options.data_dir_given) {
     return absl::Status(status.code(),
@@ -151,9 +164,8 @@ absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options) {
 }
 
 absl::Status DownloadMnist(const MnistOptions& options) {
-  const std::vector<MnistFile> missing = MissingFiles(options.data_dir);
   std::vector<data::RemoteFile> remote_files;
-  for (const MnistFile& file : missing) {
+  for (const MnistFile& file : MissingFiles(options.data_dir)) {
     data::RemoteFile remote = {.path = files::JoinPath(options.data_dir, file.name),
                                .urls = {},
                                .num_bytes = file.gz_num_bytes,
@@ -163,14 +175,7 @@ absl::Status DownloadMnist(const MnistOptions& options) {
       remote.urls.push_back(absl::StrCat(mirror, "/", file.name, ".gz"));
     remote_files.push_back(std::move(remote));
   }
-  const absl::Status status = data::DownloadFiles(remote_files, {.from_dir = options.from_dir});
-  if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrFormat("%s %s of MNIST: %s",
-                                      files::Exists(options.data_dir)
-                                          ? absl::StrCat(options.data_dir, " is missing")
-                                          : absl::StrCat("there is no directory ", options.data_dir, " with the files"),
-                                      NamesOf(missing), status.message()));
+  return data::DownloadFiles(remote_files, {.from_dir = options.from_dir});
 }
 
 data::DatasetPtr MnistDataset(const MnistSplit& split) {

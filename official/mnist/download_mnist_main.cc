@@ -8,10 +8,13 @@
 #include "utils/flags/console.h"
 #include "utils/flags/from_dir.h"
 #include "utils/flags/main.h"
+#include "utils/flags/num_words.h"
 #include "utils/logs/log.h"
 
 namespace official::mnist {
 namespace {
+
+constexpr char kWords[] = "[DIRECTORY]";
 
 flags::Program DownloadProgram() {
   return {
@@ -26,13 +29,13 @@ flags::Program DownloadProgram() {
       .flags = {.name = "download_mnist",
                 .flags = {flags::FromDirFlag("train-images-idx3-ubyte.gz and the three others"), flags::OutputFlag(),
                           flags::LogFormatFlag()}},
-      .words = "[DIRECTORY]",
+      .words = kWords,
       .shared_flags = false,
   };
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
-  if (command_line.words().size() > 1) return absl::InvalidArgumentError("name one directory at most");
+  RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 0, 1));
   MnistOptions options;
   options.data_dir = command_line.words().empty() ? files::DefaultDataDir("mnist_data") : command_line.words()[0];
   options.from_dir = flags::FromDir();

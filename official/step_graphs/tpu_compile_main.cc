@@ -49,7 +49,7 @@ flags::Program ToolProgram() {
                    {"tpu_compile transformer-base --topology=v4:2x2x1 --find_batch",
                     "the largest batch of the Transformer on a TPU v4"}},
       .flags = {.name = "tpu_compile",
-                .flags = {{.name = "libtpu", .key = true},
+                .flags = {{.name = "libtpu", .key = true, .required = true},
                           {.name = "topology", .key = true},
                           {.name = "chips", .key = true, .range = flags::AtLeast(1)},
                           {.name = "dtype",

@@ -9,12 +9,15 @@
 #include "utils/flags/console.h"
 #include "utils/flags/from_dir.h"
 #include "utils/flags/main.h"
+#include "utils/flags/num_words.h"
 #include "utils/logs/log.h"
 
 ABSL_FLAG(std::string, dataset, "ml-1m", "MovieLens data set: 100,000, 1 million or 20 million ratings.");
 
 namespace official::recommendation {
 namespace {
+
+constexpr char kWords[] = "[DIRECTORY]";
 
 flags::Program DownloadProgram() {
   return {
@@ -32,13 +35,13 @@ flags::Program DownloadProgram() {
                           flags::FromDirFlag("the data set's archive, such as ml-1m.zip"),
                           flags::OutputFlag(),
                           flags::LogFormatFlag()}},
-      .words = "[DIRECTORY]",
+      .words = kWords,
       .shared_flags = false,
   };
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
-  if (command_line.words().size() > 1) return absl::InvalidArgumentError("name one directory at most");
+  RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 0, 1));
   const bool is_default = command_line.words().empty();
   RatingsOptions options;
   options.dataset = absl::GetFlag(FLAGS_dataset);

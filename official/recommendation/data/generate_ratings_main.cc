@@ -2,15 +2,20 @@
 // downloaded, as a ratings.csv.
 #include <iostream>
 
+#include "absl/strings/str_cat.h"
 #include "official/recommendation/data/generated_ratings.h"
 #include "official/recommendation/data/movielens.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/files.h"
 #include "utils/flags/console.h"
 #include "utils/flags/main.h"
+#include "utils/flags/num_words.h"
 #include "utils/logs/task_progress.h"
 
 namespace official::recommendation {
 namespace {
+
+constexpr char kWords[] = "<ml-1m|ml-20m> FILE";
 
 flags::Program GenerateProgram() {
   return {
@@ -21,19 +26,27 @@ flags::Program GenerateProgram() {
           "downloaded.",
       .examples = {{"generate_ratings_main ml-1m ratings.csv", "then train with: ncf_main --ratings_file=ratings.csv"}},
       .flags = {.name = "generate_ratings", .flags = {flags::OutputFlag(), flags::LogFormatFlag()}},
-      .words = "<ml-1m|ml-20m> FILE",
+      .words = kWords,
       .shared_flags = false,
   };
 }
 
+// Before minutes of work.
+absl::Status CheckCanWrite(const std::string& path) {
+  RETURN_IF_ERROR(files::CheckRegularOrMissing(path));
+  const std::string directory = files::DirectoryOf(path);
+  RETURN_IF_ERROR(files::CheckCanWriteIn(directory));
+  if (files::Exists(directory)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot write ", path, ": there is no directory ", directory, "; make it first"));
+}
+
 absl::Status Main(const flags::CommandLine& command_line) {
   RETURN_IF_ERROR(flags::StartLog());
+  RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 2, 2));
   const std::vector<std::string>& words = command_line.words();
-  if (words.size() != 2) {
-    return absl::InvalidArgumentError(
-        "needs the name of a data set, ml-1m or ml-20m, and of the file to write: generate_ratings_main ml-1m FILE");
-  }
   ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(words[0]));
+  RETURN_IF_ERROR(CheckCanWrite(words[1]));
   const logs::TaskProgress progress({.title = "generating ratings"});
   ASSIGN_OR_RETURN(const std::vector<Rating> ratings, GenerateRatings(size));
   RETURN_IF_ERROR(WriteRatings(words[1], ratings));

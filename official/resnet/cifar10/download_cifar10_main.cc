@@ -1,6 +1,7 @@
 // download_cifar10_main [DIRECTORY [ARCHIVE]]: puts the files of CIFAR-10 where resnet_main reads them.
 #include <iostream>
 
+#include "absl/strings/str_cat.h"
 #include "official/resnet/cifar10/download.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
@@ -8,10 +9,14 @@
 #include "utils/flags/console.h"
 #include "utils/flags/from_dir.h"
 #include "utils/flags/main.h"
+#include "utils/flags/num_words.h"
 #include "utils/logs/log.h"
+#include "utils/misc/text.h"
 
 namespace official::resnet {
 namespace {
+
+constexpr char kWords[] = "[DIRECTORY [ARCHIVE]]";
 
 flags::Program DownloadProgram() {
   return {
@@ -27,19 +32,22 @@ flags::Program DownloadProgram() {
                    {"download_cifar10_main data --from_dir=usb", "unpack the copy in a directory"}},
       .flags = {.name = "download_cifar10",
                 .flags = {flags::FromDirFlag(kCifar10Archive), flags::OutputFlag(), flags::LogFormatFlag()}},
-      .words = "[DIRECTORY [ARCHIVE]]",
+      .words = kWords,
       .shared_flags = false,
   };
 }
 
 absl::Status Main(const flags::CommandLine& command_line) {
+  RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 0, 2));
   const std::vector<std::string>& words = command_line.words();
-  if (words.size() > 2) return absl::InvalidArgumentError("name one directory and one archive at most");
   const std::string data_dir = words.empty() ? files::DefaultDataDir("cifar10_data") : words[0];
   Cifar10Source source;
   if (words.size() == 2) source.archive = words[1];
   if (const std::string from_dir = flags::FromDir(); !from_dir.empty()) {
-    if (words.size() == 2) return absl::InvalidArgumentError("name the archive or --from_dir, not both");
+    if (words.size() == 2) {
+      return flags::FlagError("from_dir", absl::StrCat("cannot be combined with the archive ",
+                                                       misc::Printable(words[1]), "; leave out one of them"));
+    }
     source.archive = files::JoinPath(from_dir, kCifar10Archive);
   }
   RETURN_IF_ERROR(flags::StartLog());

@@ -184,13 +184,13 @@ absl::StatusOr<bool> CheckNoneThere(const std::string& directory, const std::vec
   return others;
 }
 
-// Writes labels.txt; if the other split is there, it must have the same classes.
-absl::Status WriteClasses(const ConvertOptions& options, const ClassNames& classes, bool other_split_is_there) {
+// If the other split is there, it must have the same classes.
+absl::Status CheckClasses(const ConvertOptions& options, const ClassNames& classes) {
   ASSIGN_OR_RETURN(const ClassNames there, FindClassNames(options.output_dir));
-  if (there == classes) return absl::OkStatus();
-  if (there.empty() || !other_split_is_there) return WriteClassNames(options.output_dir, classes);
+  if (there.empty()) return absl::OkStatus();
   const absl::Status status = CheckSameClasses(there, files::JoinPath(options.output_dir, kClassNamesFile), classes,
                                                absl::StrCat("--images_dir=", options.images_dir));
+  if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("both splits need the same folders, but ", status.message()));
 }
 
@@ -210,10 +210,13 @@ absl::Status WriteRecords(const std::string& images_dir, const Split& split, int
   return writer.Close();
 }
 
+std::string ShardPath(const ConvertOptions& options, const Split& split, int64_t shard) {
+  return files::JoinPath(options.output_dir, ShardName(split.name, static_cast<int>(shard), split.num_shards));
+}
+
 absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard,
                         logs::TaskProgress& progress) {
-  const std::string name = ShardName(split.name, static_cast<int>(shard), split.num_shards);
-  ASSIGN_OR_RETURN(const auto file, files::AtomicFile::Create(files::JoinPath(options.output_dir, name)));
+  ASSIGN_OR_RETURN(const auto file, files::AtomicFile::Create(ShardPath(options, split, shard)));
   RETURN_IF_ERROR(WriteRecords(options.images_dir, split, shard, file->writer(), progress));
   RETURN_IF_ERROR(file->Finish());
   return file->Publish();
@@ -226,6 +229,25 @@ absl::Status WriteSplit(const ConvertOptions& options, const Split& split, logs:
   });
   for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
   return absl::OkStatus();
+}
+
+// Writes the records of all splits, then labels.txt. If one file cannot be made, no records stay: the same command can
+// be given again.
+absl::Status WriteAll(const ConvertOptions& options, const std::vector<Split>& splits, int64_t num_images,
+                      const ClassNames& classes) {
+  logs::TaskProgress progress({.title = "converting", .total = num_images, .unit = "images"});
+  absl::Status status;
+  for (const Split& split : splits) {
+    if (status.ok()) status = WriteSplit(options, split, progress);
+  }
+  if (status.ok()) status = WriteClassNames(options.output_dir, classes);
+  if (status.ok()) return status;
+  for (const Split& split : splits) {
+    for (int64_t shard = 0; shard < split.num_shards; ++shard) {
+      files::RemoveFile(ShardPath(options, split, shard)).IgnoreError();
+    }
+  }
+  return status;
 }
 
 }  // namespace
@@ -245,9 +267,8 @@ absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options) 
   }
   RETURN_IF_ERROR(files::MakeDirectories(options.output_dir));
   ASSIGN_OR_RETURN(const bool other_split_is_there, CheckNoneThere(options.output_dir, splits));
-  RETURN_IF_ERROR(WriteClasses(options, classes, other_split_is_there));
-  logs::TaskProgress progress({.title = "converting", .total = result.num_images, .unit = "images"});
-  for (const Split& split : splits) RETURN_IF_ERROR(WriteSplit(options, split, progress));
+  if (other_split_is_there) RETURN_IF_ERROR(CheckClasses(options, classes));
+  RETURN_IF_ERROR(WriteAll(options, splits, result.num_images, classes));
   RETURN_IF_ERROR(files::SyncDirectory(options.output_dir));
   return result;
 }

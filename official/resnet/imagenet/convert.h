@@ -33,7 +33,7 @@ struct ConvertResult {
 // Images are JPEG (.jpg, .jpeg, in any case) or PNG; they are decoded as a check, and written as they are. Errors name
 // the file: DataLoss if one cannot be decoded; NotFound if there are no folders or no images; FailedPrecondition if
 // output_dir holds files of the split; InvalidArgument if it holds files of the other split with other classes; errors
-// of the file system as in utils/files.
+// of the file system as in utils/files. After an error no files of records are left.
 absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options);
 
 }  // namespace official::resnet

@@ -1,0 +1,79 @@
+"""What the shell tools answer to words that are wrong: one line, exit status 2, before anything is installed or built."""
+
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+TOOLS = Path(__file__).resolve().parent
+DEADLINE = 120  # seconds for one run, which takes less than one on an idle machine
+
+
+class ShellToolsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def run_tool(self, name: str, *words: object) -> subprocess.CompletedProcess[str]:
+        command = [TOOLS / name, *map(str, words)]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE)
+
+    def assert_refused(self, name: str, words: tuple[object, ...], *told: str, code: int = 2) -> None:
+        with self.subTest(f"{name} {words}"):
+            done = self.run_tool(name, *words)
+            self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+            self.assertRegex(done.stderr, rf"\Atools/{name}: [^\n]*\n\Z")
+            for text in told:
+                self.assertIn(text, done.stderr)
+
+    def test_run(self) -> None:
+        listed = "; write: tools/run PROGRAM [FLAG...]; the programs are "
+        self.assert_refused("run", ("mnist_mian",), f"there is no program 'mnist_mian'{listed}", " mnist_main ")
+        self.assert_refused("run", ("",), f"there is no program ''{listed}")
+        self.assert_refused("run", (), f"tools/run: {listed[2:]}", " checkpoint_tool ", " data_check ")
+        self.assert_refused("run", ("--help",), "there is no program '--help'")
+
+    def test_every_program_is_there(self) -> None:
+        labels = re.findall(r'"//.*:(\w+)"', (TOOLS.parent / "official/programs/programs.bzl").read_text())
+        self.assertGreater(len(labels), 15)
+        told = self.run_tool("run").stderr.split()
+        self.assertEqual(set(labels) - set(told), set())
+
+    def test_download(self) -> None:
+        listed = "write: tools/download DATASET [DIRECTORY]; the data sets are cifar10, mnist and movielens"
+        self.assert_refused("download", (), f"tools/download: {listed}")
+        self.assert_refused("download", ("imagenet", "data"), f"there is no data set 'imagenet'; {listed}")
+
+    def test_package(self) -> None:
+        self.assert_refused("package", ("rpm",), "rpm is neither archive, deb or image nor --programs=NAME,...")
+        self.assert_refused("package", ("--output_dir",), "--output_dir is neither ")
+        told = "there is no program 'mnist_mian'; the programs are checkpoint_tool data_check "
+        self.assert_refused("package", ("--programs=mnist_main,mnist_mian", "deb"), told)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_make_certs(self) -> None:
+        for words in (), (self.folder,):
+            self.assert_refused("make_certs", words, "name a folder and one host or more", f"; here are {len(words)} words")
+        for days in "", "0", "x", "-1", "100000":
+            told = f"--days={days}: expected a number of days from 1 to 99999"
+            self.assert_refused("make_certs", (f"--days={days}", self.folder, "a"), told)
+        told = "'a/b' is no name or address of a host"
+        self.assert_refused("make_certs", (self.folder, "a", "a/b"), told, "leave out ports and brackets")
+        self.assertEqual(list(self.folder.iterdir()), [])
+        (self.folder / "ca.crt").touch()
+        told = f"{self.folder} has only one of ca.crt and ca.key"
+        self.assert_refused("make_certs", (self.folder, "a"), told, code=66)
+        (self.folder / "ca.key").touch()
+        (self.folder / "a.key").touch()
+        told = f"{self.folder} has a.crt or a.key already; remove both, or use another folder"
+        self.assert_refused("make_certs", (self.folder, "a"), told, code=73)
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"ca.crt", "ca.key", "a.key"})
+        told = f"the folder cannot be made: cannot create directory '{self.folder / 'ca.crt'}'"
+        self.assert_refused("make_certs", (self.folder / "ca.crt" / "certs", "a"), told, "name another one", code=73)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
