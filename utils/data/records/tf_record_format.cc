@@ -16,7 +16,10 @@ std::string CheckTFRecordHeader(absl::string_view header, int64_t number, const 
   const uint32_t crc = files::MaskCrc(files::Crc32c(header.substr(0, 8)));
   if (crc == stored) return "";
   const absl::string_view kind = number == 0 ? KindOfFile(path) : "";
-  if (!kind.empty()) return absl::StrCat("not a TFRecord file: the file is ", kind);
+  if (!kind.empty()) {
+    const bool is_gzip = kind == "gzip-compressed";
+    return absl::StrCat("not a TFRecord file: the file is ", kind, is_gzip ? "; unpack it with gunzip" : "");
+  }
   return absl::StrFormat("corrupted record: the checksum of its length is %08x, stored is %08x (the file is damaged%s)",
                          crc, stored, number == 0 ? " or not a TFRecord file" : "");
 }

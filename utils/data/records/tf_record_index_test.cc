@@ -51,7 +51,8 @@ TEST_CASE("A damaged header or a cut file is found at once, with file, record an
        "record 1 at offset 19: truncated record: 3 bytes and a checksum of 4 are announced, 6 bytes"},
       {bytes.substr(0, 33),
        "record 1 at offset 19: truncated record: 3 bytes and a checksum of 4 are announced, 2 bytes"},
-      {"\x1f\x8b, and more of that", "record 0 at offset 0: not a TFRecord file: the file is gzip-compressed"},
+      {"\x1f\x8b, and more of that",
+       "record 0 at offset 0: not a TFRecord file: the file is gzip-compressed; unpack it with gunzip"},
   }));
   Rewrite(path, spoiled);
   const absl::Status status = TFRecordIndex::Build({WriteRecords("good", {"x"}), path}).status();

@@ -134,7 +134,7 @@ TEST_CASE("A huge length with a right checksum takes no memory") {
 
 TEST_CASE("Damaged or missing compression is reported") {
   std::string gzip = files::ReadFile(WriteRecords({"abc", "def"}, Compression::kGzip), 1000).value();
-  CHECK_THAT(Message(ReadBytes(gzip)), Contains("the file is gzip-compressed"));
+  CHECK_THAT(Message(ReadBytes(gzip)), Contains("the file is gzip-compressed; unpack it with gunzip"));
   CHECK_THAT(Message(ReadBytes(gzip.substr(0, gzip.size() - 9), Compression::kGzip)), Contains("is cut off"));
   CHECK_THAT(Message(ReadBytes(kHiRecord, Compression::kGzip)), Contains("is the file gzip-compressed at all?"));
   gzip[gzip.size() - 6] ^= 1;  // gzip's own checksum
