@@ -157,6 +157,30 @@ class FlagsTest(unittest.TestCase):
         self.assertEqual({point["event"] for point in points}, {"schedule"})
         return [(point["global_step"], point["learning_rate"]) for point in points]
 
+    def test_the_plan_of_a_step_is_described(self) -> None:
+        flags = ("--use_synthetic_data", "--batch_size=8", "--max_train_steps=2", "--describe_plan")
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+            as_json = run("mnist_main", *flags, f"--model_dir={folder}/json", "--log_format=json")
+            done = run("mnist_main", *flags, f"--model_dir={folder}/text")
+        self.assertEqual((as_json.returncode, done.returncode), (0, 0), as_json.stderr + done.stderr)
+        events = [json.loads(line) for line in as_json.stderr.splitlines()]
+        (plan,) = [event for event in events if event["event"] == "plan"]
+        self.assertEqual(plan["device"], "/device:CPU:0")
+        ops = plan["ops"]
+        self.assertEqual([op["ms"] for op in ops], sorted((op["ms"] for op in ops), reverse=True))
+        self.assertAlmostEqual(sum(op["ms"] for op in ops), plan["ms"], delta=0.01)
+        for op in ops:
+            self.assertAlmostEqual(op["share"], op["ms"] / plan["ms"], delta=0.01)
+        # The weights of the dense layer, 8 examples of 7 * 7 pixels in 64 channels by 1024 units.
+        (product,) = [op for op in ops if op["result"] == "float32[3136,1024]"]
+        self.assertEqual((product["op"], product["count"]), ("MatMul", 1))
+        title = r"plan of a step on /device:CPU:0, which takes [\d.]+ ms if each op is timed\n"
+        table = re.search(rf"{title} share   ops        ms  op +result +algorithm\n((?: .*\n)+)", done.stderr)
+        self.assertIsNotNone(table, done.stderr)
+        lines = table[1].splitlines()
+        self.assertEqual(len(lines), len(ops))
+        self.assertTrue(any(re.fullmatch(r" +[\d.]+% +1 +[\d.]+  MatMul +float32\[3136,1024\] +\S.*", x) for x in lines))
+
     def test_the_schedule_is_shown(self) -> None:
         # A batch of 128 of 50000 images: the rate is divided by 10 after 100 and 150 epochs, as upstream's. Each of the
         # 16 rounds of 10 epochs ends with a batch of what is left: 3907 steps.

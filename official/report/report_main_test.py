@@ -1,6 +1,6 @@
 """The page and the summary of report_main for runs, and what it says to bad words and bad files.
 
-Usage: MODULE REPORT_MAIN MNIST_MAIN RESNET_MAIN NCF_MAIN [unittest argument...]
+Usage: MODULE REPORT_MAIN MNIST_MAIN RESNET_MAIN NCF_MAIN TRANSFORMER_MAIN [unittest argument...]
 """
 
 import base64
@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 
 from official.programs.program_test_case import ProgramTestCase, programs_of_arguments
 
-report, mnist, resnet, ncf = programs_of_arguments(4)
+report, mnist, resnet, ncf, transformer = programs_of_arguments(5)
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "img"}  # elements without an end
@@ -249,6 +249,33 @@ class ReportMainTest(ProgramTestCase):
         )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         return run
+
+    def test_translations(self) -> None:
+        run = self.folder / "translations"
+        letters = [f"'{letter}{end}'\n" for letter in "abcd" for end in ("", "_")]
+        vocab = self.write("vocab", "'<pad>'\n'<EOS>'\n" + "".join(letters) + "'_'\n'\\\\'\n'u'\n';'\n")
+        sources, references = ["a b c", "b c"], ["b c d", "c d"]
+        source = self.write("source", "\n".join(sources) + "\n")
+        reference = self.write("reference", "\n".join(references) + "\n")
+        network = "hidden_size=8,filter_size=8,num_heads=2,num_hidden_layers=1,vocab_size=20"
+        done = self.execute(
+            transformer, "--use_synthetic_data", "--param_set=tiny", f"--params_override={network}", "--batch_size=256",
+            "--train_steps=1", "--steps_between_evals=1", f"--bleu_source={source}", f"--bleu_ref={reference}",
+            f"--vocab_file={vocab}", f"--model_dir={run}",
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        (told, _) = self.objects(run)
+        self.assertEqual([list(sample) for sample in told["samples"]], [["source", "reference", "translation"]] * 2)
+        self.assertEqual([sample["source"] for sample in told["samples"]], sources)
+        self.assertEqual([sample["reference"] for sample in told["samples"]], references)
+        page = self.page(run)
+        self.assertIn(f"{run}, evaluation of step 1", page.texts["h3"])
+        cards = re.findall(r"<li><dl>.*?</li>", page.text)
+        self.assertEqual(len(cards), 2)
+        for sample, card in zip(told["samples"], cards):
+            self.assertEqual(re.findall(r"<dt>(.*?)</dt>", card), list(sample))
+            self.assertEqual(re.findall(r"<dd dir=\"auto\">(.*?)</dd>", card), list(sample.values()))
+        self.assertNotIn("img", [tag for tag, _ in page.elements])
 
     def test_recorded_images(self) -> None:
         run = self.folder / "resnet"

@@ -1,6 +1,6 @@
 """What resnet_main does with the network of a training, and says to another: one line, and the documented exit status.
 
-Usage: MODULE RESNET_MAIN [unittest argument...]
+Usage: MODULE RESNET_MAIN MNIST_MAIN [unittest argument...]
 """
 
 import shutil
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from official.programs.program_test_case import ProgramTestCase, png, programs_of_arguments
 
-(resnet,) = programs_of_arguments(1)
+resnet, mnist = programs_of_arguments(2)
 
 
 class ProgramsTest(ProgramTestCase):
@@ -76,6 +76,24 @@ class ProgramsTest(ProgramTestCase):
         done = self.run_resnet(self.folder / "tuned", *flags)
         self.assert_succeeded(done, f"fine-tuning from {self.model_dir}/model.ckpt-1: took ")
         self.assertLess(max(map(len, done.stderr.splitlines())), 1000)
+
+    def test_fine_tuning_of_another_model(self) -> None:
+        other, tuned = self.folder / "mnist", self.folder / "of_mnist"
+        self.assert_succeeded(
+            self.execute(mnist, "--use_synthetic_data", "--batch_size=2", "--max_train_steps=1", f"--model_dir={other}")
+        )
+        flags = ["--dataset_name=cifar10", "--resnet_size=14", f"--fine_tune={other}"]
+        told = f"variables is in the checkpoint {other}/model.ckpt-1, resnet_model/"
+        words = ["resnet_main: ", "none of the model's ", told, "(not there); is it one of another model?"]
+        self.assert_refused(self.run_resnet(tuned, *flags), 2, *words)
+        self.assertEqual(list(tuned.glob("model.ckpt*")), [])
+
+    def test_half_precision_of_version_1(self) -> None:
+        half = self.folder / "half"
+        done = self.run_resnet(half, "--dataset_name=cifar10", "--dtype=fp16", "--resnet_version=1")
+        told = "flag --dtype=fp16: cannot be combined with --resnet_version=1; use --resnet_version=2 or --dtype=bf16"
+        self.assert_refused(done, 2, told)
+        self.assertFalse(half.exists())
 
 
 if __name__ == "__main__":
