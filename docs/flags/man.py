@@ -4,8 +4,8 @@ Usage: python3 -m docs.flags.man PROGRAM... DIRECTORY
        python3 -m docs.flags.man --check PROGRAM...
 
 PROGRAM... are binaries. NAME.1 is written to the directory for each; under `bazel run`, a relative one is below the
-directory of the caller. With --check nothing is written: groff, where it is installed, must format each page without a
-warning and show all flags.
+directory of the caller. With --check nothing is written: groff must format each page without a warning and show all
+flags.
 """
 
 import os
@@ -72,8 +72,8 @@ def pages(programs: list[Path]) -> dict[str, tuple[str, Help]]:
 
 def check(programs: list[Path]) -> int:
     if shutil.which(GROFF[0]) is None:
-        print("groff is not installed: nothing was checked")
-        return 0
+        print("groff is not installed; tools/test installs it")
+        return 1
     wrong = 0
     for name, (text, told) in pages(programs).items():
         done = subprocess.run(GROFF, input=text, capture_output=True, timeout=DEADLINE, text=True)

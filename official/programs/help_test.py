@@ -160,8 +160,9 @@ class HelpTest(unittest.TestCase):
                     script = self.answer(name, f"--completion={shell}")
                     self.assertIn("dump_config", script)
                     self.assertEqual(script.replace("\\'", "").count("'") % 2, 0)
-                    if shutil.which(shell) is not None:
-                        subprocess.run([shell, "-n"], input=script, timeout=DEADLINE, text=True, check=True)
+                    self.assertIsNotNone(shutil.which(shell), f"there is no {shell}; tools/test installs it")
+                    done = subprocess.run([shell, "-n"], input=script, capture_output=True, timeout=DEADLINE, text=True)
+                    self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_environment(self) -> None:
         for name in TRAINING:

@@ -9,7 +9,7 @@ inline constexpr char kPageStyle[] = R"css(
 :root {
   color-scheme: light dark;
   --back: #fff; --card: #f6f7f9; --text: #1c1f24; --weak: #59616d; --line: #d5d9e0; --mark: #fff3c4; --bad: #b3261e;
-  --c0: #0068b3; --c1: #c24e00; --c2: #00795a; --c3: #a63d84; --c4: #7a6200; --c5: #1f7fb5; --c6: #5b4bb5; --c7: #555;
+  --c0: #0068b3; --c1: #c24e00; --c2: #00795a; --c3: #a63d84; --c4: #7a6200; --c5: #1b74a6; --c6: #5b4bb5; --c7: #555;
 }
 @media (prefers-color-scheme: dark) {
   :root {

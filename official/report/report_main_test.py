@@ -23,7 +23,7 @@ report, mnist, resnet, ncf, transformer = programs_of_arguments(5)
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "img"}  # elements without an end
-CHROMIUM = shutil.which("chromium")
+BROWSERS = ("chromium-headless-shell", "chromium")
 
 
 class Page(HTMLParser):
@@ -429,12 +429,10 @@ class ReportMainTest(ProgramTestCase):
 
     # ---- A browser ----
 
-    @unittest.skipIf(CHROMIUM is None, "chromium is not installed")
     def test_a_phone_need_not_scroll_sideways(self) -> None:
         width, window = self.seen("document.documentElement.scrollWidth + ' ' + innerWidth").split()
         self.assertLessEqual(int(width), int(window))
 
-    @unittest.skipIf(CHROMIUM is None, "chromium is not installed")
     def test_samples_in_a_browser(self) -> None:
         """Their images are decoded, and their texts lie within their cards, which lie within the window."""
         images = self.seen("[...document.querySelectorAll('.samples img')].map(i => i.naturalWidth).join(' ')")
@@ -449,7 +447,6 @@ class ReportMainTest(ProgramTestCase):
             self.assertLessEqual(content, card)
             self.assertLessEqual(card, 500)
 
-    @unittest.skipIf(CHROMIUM is None, "chromium is not installed")
     def test_samples_can_be_read_in_both_schemes(self) -> None:
         """By the contrast that the Web Content Accessibility Guidelines define, 4.5 : 1 for text."""
         colours = "[...document.querySelectorAll('.samples dt, .samples dd, .samples strong')].map(e => "
@@ -460,16 +457,59 @@ class ReportMainTest(ProgramTestCase):
             self.assertEqual(len(pairs), 3)  # names, texts and what is wrong
             backs |= {back for _, back in pairs}
             for pair in pairs:
-                low, high = sorted(map(self.luminance, pair))
-                self.assertGreaterEqual((high + 0.05) / (low + 0.05), 4.5, pair)
+                self.assertGreaterEqual(self.contrast(*map(self.channels, pair)), 4.5, pair)
+        self.assertEqual(len(backs), 2)
+
+    def test_graphs_can_be_read_in_both_schemes(self) -> None:
+        """By the same guidelines, 3 : 1 for curves, of which training's are translucent, and 4.5 : 1 for text."""
+        # Of the figure's background, the numbers at the axes, the curves, and all colours that curves may have.
+        script = (
+            "(() => { const figure = document.querySelector('.graphs figure'), found = [];"
+            " const add = (what, colour, opacity) => found.push([what, colour, opacity].join('/'));"
+            " const style = e => getComputedStyle(e);"
+            " add('back', style(figure).backgroundColor, 1);"
+            " figure.querySelectorAll('.ticks text').forEach(e => add('text', style(e).fill, 1));"
+            " add('text', style(figure.querySelector('figcaption')).color, 1);"
+            " figure.querySelectorAll('svg path').forEach(e => add('curve', style(e).stroke, style(e).strokeOpacity));"
+            " const opacity = style(figure.querySelector('svg path')).strokeOpacity;"
+            " for (let i = 0; i !== 8; ++i) { figure.style.color = `var(--c${i})`;"
+            " add('curve', style(figure).color, opacity); }"
+            " return [...new Set(found)].join(';'); })()"
+        )
+        backs = set()
+        for dark in (False, True):
+            colours = [colour.split("/") for colour in self.seen(script, dark).split(";")]
+            (back,) = [self.channels(colour) for what, colour, _ in colours if what == "back"]
+            backs.add(tuple(back))
+            self.assertGreaterEqual(len([what for what, _, _ in colours if what == "curve"]), 8)
+            for what, colour, opacity in colours:
+                if what == "back":
+                    continue
+                share = float(opacity)
+                seen = [share * c + (1 - share) * b for c, b in zip(self.channels(colour), back)]
+                with self.subTest(f"{what} {colour}, dark: {dark}"):
+                    self.assertGreaterEqual(self.contrast(seen, back), 3 if what == "curve" else 4.5)
         self.assertEqual(len(backs), 2)
 
     @staticmethod
-    def luminance(colour: str) -> float:
-        linear = [(c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for c in (
-            int(number) / 255 for number in re.findall(r"\d+", colour)[:3]
-        )]  # fmt: skip
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    def channels(colour: str) -> list[float]:
+        """Of rgb(255, 0, 0): 1, 0 and 0."""
+        return [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+
+    @staticmethod
+    def contrast(a: list[float], b: list[float]) -> float:
+        def luminance(channels: list[float]) -> float:
+            linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+            return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+        low, high = sorted((luminance(a), luminance(b)))
+        return (high + 0.05) / (low + 0.05)
+
+    @staticmethod
+    def browser() -> str:
+        found = next(filter(None, map(shutil.which, BROWSERS)), None)
+        assert found is not None, f"there is none of {', '.join(BROWSERS)}; tools/test installs it"
+        return found
 
     def seen(self, script: str, dark: bool = False) -> str:
         """The value of an expression in the page of three runs, in a window of a phone's size."""
@@ -479,7 +519,7 @@ class ReportMainTest(ProgramTestCase):
         path.write_text(path.read_text().replace("</body>", f"<script>document.title = {script}</script></body>"))
         scheme = f"--blink-settings=preferredColorScheme={0 if dark else 1}"
         done = subprocess.run(
-            [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'chromium'}",
+            [self.browser(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder / 'chromium'}",
              "--window-size=500,900", scheme, "--dump-dom", f"file://{path}"],
             capture_output=True, timeout=self.deadline, text=True, env={**os.environ, "HOME": str(self.folder)},
         )  # fmt: skip
