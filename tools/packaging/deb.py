@@ -8,6 +8,7 @@ import time
 from email.utils import formatdate
 from pathlib import Path
 
+from docs.flags import man
 from tools.packaging import trees
 from tools.packaging.bundle import add_documents, add_program
 from tools.packaging.libraries import output
@@ -34,6 +35,7 @@ License: Apache-2.0
 CONTROL_OF_SOURCE = "Source: official-models\n\nPackage: official-models\nArchitecture: amd64\n"
 PROGRAMS = "usr/lib/official-models"
 DOCUMENTS = "usr/share/doc/official-models"
+MAN_PAGES = "usr/share/man/man1"
 
 
 def maintainer() -> str:
@@ -60,10 +62,12 @@ def make_deb(root: Path, programs: list[Path], version: str, epoch: int, xz_pres
         tree = Path(temporary) / "tree"
         for program in programs:
             add_program(program, tree / PROGRAMS / program.name)
-            if program.suffix != ".so":  # a program finds those beside itself, not beside its link
-                link = tree / "usr/bin" / program.name
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(f"../lib/official-models/{program.name}")
+        started = [program for program in programs if program.suffix != ".so"]
+        for program in started:  # a program finds shared objects beside itself, not beside its link
+            link = tree / "usr/bin" / program.name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(f"../lib/official-models/{program.name}")
+        add_man_pages(started, tree / MAN_PAGES)
         add_documents(root, tree / DOCUMENTS)
         (tree / DOCUMENTS / "LICENSE").unlink()  # every Debian system has it
         trees.write(tree / DOCUMENTS / "copyright", COPYRIGHT.format(year=time.gmtime(epoch).tm_year))
@@ -81,6 +85,12 @@ def make_deb(root: Path, programs: list[Path], version: str, epoch: int, xz_pres
         trees.settle(tree, epoch)
         command = ("dpkg-deb", "--root-owner-group", "-Zxz", f"-z{xz_preset}", "--build", tree, target)
         output(*command, env=os.environ | {"SOURCE_DATE_EPOCH": str(epoch)})
+
+
+def add_man_pages(programs: list[Path], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (text, _) in man.pages(programs).items():
+        (folder / f"{name}.1.gz").write_bytes(trees.gz(text.encode(), 9))
 
 
 def changelog(version: str, epoch: int) -> str:

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -45,6 +46,40 @@ def unpack(archive: Path, folder: Path) -> None:
 def in_root(root: Path, *command: str) -> subprocess.CompletedProcess[str]:
     unshare = ["unshare", "--map-root-user", "--mount", "--net", "sh", "-c", IN_ROOT, root]
     return subprocess.run([*unshare, *command], capture_output=True, text=True, timeout=DEADLINE)
+
+
+def names_in(depends: str) -> list[str]:
+    """The packages of a list of dependencies that are installed here, without versions."""
+    alternatives = [re.split(r" \(.*?\)| \| |:any", part) for part in depends.split(", ") if part]
+    command = ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\n"]
+    flat = [name.strip() for names in alternatives for name in names if name.strip()]
+    told = subprocess.run([*command, *flat], capture_output=True, text=True).stdout if flat else ""
+    return [line.split()[0] for line in told.splitlines() if line.endswith(" installed")]
+
+
+def add_libraries(root: Path, depends: str) -> None:
+    """Puts the shared objects of the packages that are depended on, and of those that these need, into a root."""
+    found: set[str] = set()
+    wanted = set(names_in(depends))
+    while wanted:
+        found |= wanted
+        fields = ["dpkg-query", "--show", "--showformat=${Pre-Depends}, ${Depends}, ", *sorted(wanted)]
+        told = subprocess.run(fields, check=True, capture_output=True, text=True).stdout
+        wanted = set(names_in(told)) - found
+    for folder in "lib", "lib64":  # Debian's roots have these links
+        (root / "usr" / folder).mkdir(exist_ok=True, parents=True)
+        (root / folder).symlink_to(f"usr/{folder}")
+    listed = subprocess.run(["dpkg", "--listfiles", *sorted(found)], check=True, capture_output=True, text=True).stdout
+    for line in listed.splitlines():
+        path = Path(line)
+        if not re.search(r"\.so(\.|$)", path.name) or path.is_dir():
+            continue
+        target = root / line.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() and not target.is_symlink():
+            shutil.copy2(path, target, follow_symlinks=False)
+    for folder in "proc", "tmp":
+        (root / folder).mkdir()
 
 
 def refusal(output_dir: Path, program: Path, code: int) -> str:
@@ -205,11 +240,14 @@ class PackageTest(unittest.TestCase):
             self.assertIn(needed, depends)
         root = self.new_root("deb_root")
         subprocess.run(["dpkg-deb", "--extract", deb, root], check=True)
-        done = subprocess.run([root / "usr/bin/mnist_main", "--version"], check=True, capture_output=True, text=True)
-        self.assertIn(package.version(), done.stdout)
         sums = subprocess.run(["dpkg-deb", "--info", deb, "md5sums"], check=True, capture_output=True, text=True).stdout
         checked = subprocess.run(["md5sum", "--check", "--quiet"], cwd=root, input=sums, capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout)
+        for program in PROGRAMS:
+            page = gzip.decompress((root / f"usr/share/man/man1/{program.name}.1.gz").read_bytes()).decode()
+            self.assertIn(f'\n.TH {program.name.upper()} 1 "" "{program.name} {package.version()}"', page)
+        add_libraries(root, depends.removeprefix("Depends: "))
+        self.assert_runs(root, "/usr/bin")
 
     def test_the_same_programs_make_the_same_bytes(self) -> None:
         umask = os.umask(0o077)
