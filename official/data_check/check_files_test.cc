@@ -14,6 +14,7 @@
 #include "utils/data/records/tf_record.h"
 #include "utils/files/crc32c.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/protos/example.pb.h"
 
 namespace official::data_check {
@@ -137,6 +138,13 @@ TEST_CASE_METHOD(Fixture, "Every bad image record is reported, and the good ones
   CHECK_THAT(bad_.at(1).message, Contains("record 2 at offset") && EndsWith("what follows in the file cannot be read"));
   Flip(path, 0);
   CHECK_THAT(OnlyBad(path).message, Contains("record 0 at offset 0"));
+}
+
+TEST_CASE_METHOD(Fixture, "How much is checked is shown") {
+  const std::string path = Write("train.en", std::string(1'000'000, 'a') + "\n");
+  logs::CapturedTasks log;
+  REQUIRE(Check(path).ok());
+  CHECK_THAT(log.Text(), Contains("checking   0% [") && Contains("checking 100% [") && Contains("1.0/1.0 MB"));
 }
 
 TEST_CASE_METHOD(Fixture, "A huge record in a file of holes is not read") {

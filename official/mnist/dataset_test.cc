@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "utils/logs/captured_log.h"
 #include "utils/logs/log.h"
 
 namespace official::mnist {
@@ -160,7 +161,9 @@ TEST_CASE_METHOD(Fixture, "A mistyped directory is called missing, and is not ma
 
 TEST_CASE_METHOD(Fixture, "Without a directory that was asked for, digits are drawn and a note says why") {
   std::filesystem::remove(Path("t10k-labels-idx1-ubyte"));
+  logs::CapturedTasks log;
   const MnistData data = Load(/*data_dir_given=*/false).value();
+  CHECK_THAT(log.Text(), Contains("drawing digits"));
   CHECK(data.drawn);
   CHECK_THAT(data.note, Contains("drawn") && Contains("is missing t10k-labels-idx1-ubyte"));
   CHECK_THAT(data.note, !Contains("\n"));

@@ -146,6 +146,18 @@ TEST_CASE("The choice of a batch size and the test of learning rates are shown")
              Contains("choosing the batch size") && Contains("testing learning rates") && Contains("/100 steps"));
 }
 
+TEST_CASE("Preparing, evaluating, saving and exporting are shown") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 1;
+  config.base.export_dir = NewDirectory("shown");
+  logs::CapturedTasks log;
+  Run(config);
+  const std::string shown = log.Text();
+  CHECK_THAT(shown, Contains("preparing the training") && Contains("preparing the evaluation"));
+  CHECK_THAT(shown, Contains("writing the checkpoint of step ") && Contains("evaluating step "));
+  CHECK_THAT(shown, Contains("writing the SavedModel"));
+}
+
 TEST_CASE("Samples of evaluations change no bit") {
   MnistConfig none = SmallConfig();
   none.base.train_epochs = 2;

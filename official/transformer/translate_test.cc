@@ -153,6 +153,15 @@ TEST_CASE("A file, in batches of lines with equally many words") {
   CHECK(files::ReadFile(*run.config().file_out, 1 << 20).value() == expected);
 }
 
+TEST_CASE("How many lines are translated is shown") {
+  Run run;
+  run.config().file = WriteText("a\nb c\nd\n");
+  run.config().file_out = NewPath("translation");
+  logs::CapturedTasks log;
+  CHECK(run.Translate().empty());
+  CHECK_THAT(log.Text(), Contains("translating   0% [") && Contains("translating 100% [") && Contains("3/3 lines"));
+}
+
 TEST_CASE("Translations may be 100 tokens longer than the text") {
   Run run;
   run.config().params_override = kOverrides;

@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/logs/log.h"
 
 namespace official::data {
@@ -201,6 +202,13 @@ TEST_CASE_METHOD(Fixture, "A file is downloaded, checked and named") {
   CheckWhole(Download({server.Url("/file")}));
   CheckWhole(Download({server.Url("/file")}));
   CHECK(server.num_requests() == 1);  // what is there is not asked for again
+}
+
+TEST_CASE_METHOD(Fixture, "A download and the check of its sum are shown") {
+  Server server([](const Server::Request&) { return Server::Answer{Ok(kContents)}; });
+  logs::CapturedTasks log;
+  CheckWhole(Download({server.Url("/file")}));
+  CHECK_THAT(log.Text(), Contains("downloading file   0% [") && Contains("verifying file.incomplete 100% ["));
 }
 
 TEST_CASE_METHOD(Fixture, "A file that no server has is an error that names all mirrors") {

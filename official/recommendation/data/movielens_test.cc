@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/logs/log.h"
 
 namespace official::recommendation {
@@ -175,7 +176,9 @@ TEST_CASE_METHOD(Fixture, "A mistyped directory is called missing, and is not ma
 
 TEST_CASE_METHOD(Fixture, "Else ratings are generated, and a note says why") {
   options_.data_dir_given = false;
+  logs::CapturedTasks log;
   const LoadedRatings loaded = LoadRatings(options_).value();
+  CHECK_THAT(log.Text(), Contains("generating ratings"));
   CHECK(loaded.generated);
   CHECK_THAT(loaded.note, Contains("made by this program, as many as ml-1m has") && Contains("has none of ml-1m.zip"));
   CHECK(loaded.ratings.num_users() == 6040);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "official/resnet/cifar10/dataset.h"
 #include "utils/data/download.h"
+#include "utils/logs/captured_log.h"
 #include "utils/logs/log.h"
 
 namespace official::resnet {
@@ -79,7 +80,13 @@ const std::string kEnd(1024, '\0');
 
 TEST_CASE_METHOD(Fixture, "The data files of an archive at hand are unpacked, and stay") {
   const std::string tests = "\7" + std::string(3072, 'x') + "\3" + std::string(3072, 'y');
-  REQUIRE(DownloadCifar10(DataDir(), Archive(Members(tests) + kEnd)).ok());
+  const Cifar10Source source = Archive(Members(tests) + kEnd);
+  {
+    logs::CapturedTasks log;
+    REQUIRE(DownloadCifar10(DataDir(), source).ok());
+    CHECK_THAT(log.Text(),
+               Contains("verifying archive.tar.gz 100% [") && Contains("unpacking cifar-10-binary.tar.gz, "));
+  }
   const Cifar10Split split = LoadCifar10(DataDir(), Cifar10Part::kTest).value();
   CHECK(split.labels.data<int32_t>()[0] == 7);
   CHECK(split.labels.data<int32_t>()[1] == 3);

@@ -11,6 +11,7 @@
 #include "utils/data/huge_image.h"
 #include "utils/data/jpeg_encoder.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::resnet {
 namespace {
@@ -48,7 +49,9 @@ class Fixture {
 };
 
 TEST_CASE_METHOD(Fixture, "Folders become classes, and training reads what was written") {
+  logs::CapturedTasks log;
   const ConvertResult result = Convert().value();
+  CHECK_THAT(log.Text(), Contains("looking for images") && Contains("converting   0% [") && Contains("6/6 images"));
   CHECK(result.num_images == 6);
   CHECK(result.num_classes == 2);
   const data::DatasetPtr dataset =

@@ -9,6 +9,7 @@
 #include "official/transformer/text/subtokenizer.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/protos/example.pb.h"
 
 namespace official::transformer {
@@ -108,6 +109,18 @@ TEST_CASE_METHOD(Fixture, "Sentences become records with upstream's names, sprea
   CHECK(text(eval[0].first) == "one");
   CHECK(eval[1] == std::pair(Ids{1}, Ids{1}));
   CHECK(text(eval[2].second) == "zwei");
+}
+
+TEST_CASE_METHOD(Fixture, "Each part of the work is shown") {
+  logs::CapturedTasks log;
+  Prepare();
+  const std::string shown = log.Text();
+  // Both languages of the training's 50 sentences, and of the evaluation's 3.
+  CHECK_THAT(shown, Contains("checking the text, 100 lines") && Contains("checking the text, 6 lines"));
+  CHECK_THAT(shown, Contains("counting words, 100 lines"));
+  CHECK_THAT(shown, Contains("choosing the vocabulary's subtokens"));
+  CHECK_THAT(shown, Contains("writing sentences 100% [") && Contains("50/50 sentences"));
+  CHECK_THAT(shown, Contains("putting files in order   0% [") && Contains("0/3 files"));
 }
 
 TEST_CASE("Files are named after the languages") {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/data/download.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::transformer {
 namespace {
@@ -45,9 +46,12 @@ class Fixture {
 };
 
 TEST_CASE_METHOD(Fixture, "Texts are unpacked from an archive at hand, which then goes") {
-  const absl::Status status = Download(Archive("x.tgz", {"a.en", "a.de"}));
+  const WmtArchive archive = Archive("x.tgz", {"a.en", "a.de"});
+  logs::CapturedTasks log;
+  const absl::Status status = Download(archive);
   INFO(status);
   REQUIRE(status.ok());
+  CHECK_THAT(log.Text(), Contains("verifying x.tgz 100% [") && Contains("unpacking x.tgz, "));
   CHECK(Read("a.en") == "hello\n");
   CHECK(Read("a.de") == "hallo\n");
   CHECK(files::ListDirectory(directory_ + "/raw").value() == std::vector<std::string>{"a.de", "a.en"});

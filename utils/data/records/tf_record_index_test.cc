@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::data {
 namespace {
@@ -38,6 +39,14 @@ TEST_CASE("Records of several files are read by their number, in any order") {
   CHECK(index.Read(1, &buffer).value().empty());
   CHECK(index.Describe(2) == Path("a") + ": record 2 at offset 35");
   CHECK(index.Describe(3) == Path("c") + ": record 0 at offset 0");
+}
+
+TEST_CASE("How many files are searched for records is shown") {
+  const std::vector<std::string> paths = {WriteRecords("first", {"one"}), WriteRecords("second", {"two"})};
+  logs::CapturedTasks log;
+  REQUIRE(TFRecordIndex::Build(paths).ok());
+  CHECK_THAT(log.Text(),
+             Contains("finding records   0% [") && Contains("finding records 100% [") && Contains("2/2 files"));
 }
 
 TEST_CASE("A damaged header or a cut file is found at once, with file, record and offset") {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "utils/files/crc32c.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/train/checkpoint/test_table.h"
 
@@ -340,6 +341,14 @@ TEST_CASE("A changed byte of the data is found") {
                Contains(DataPath(prefix) +
                         ": tensor \"dense/kernel\", 8 bytes at offset 8: Checksum does not match: stored 6b970a62"));
   }
+}
+
+TEST_CASE("How much of a checkpoint is verified is shown") {
+  const std::string prefix = WriteFiles(kExampleIndex, kExampleData);
+  const auto reader = BundleReader::Open(prefix).value();
+  logs::CapturedTasks log;
+  CHECK(reader->VerifyChecksums().ok());
+  CHECK_THAT(log.Text(), Contains(absl::StrCat("verifying ", prefix.substr(prefix.rfind('/') + 1), " 100% [")));
 }
 
 TEST_CASE("Tensors are verified one by one, and have a place in a file") {
