@@ -19,6 +19,14 @@ const PjrtPlugin& Plugin(const std::string& name) {
 
 const PjrtPlugin& AnyPlugin() { return Plugin(GENERATE(as<std::string>{}, "xla_cpu", "other_xla_cpu")); }
 
+// True if the buffer's memory is not its own any more.
+bool IsDeleted(const PjrtPlugin& plugin, const PjrtBuffer& buffer) {
+  auto args = OFFICIAL_PJRT_ARGS(PJRT_Buffer_IsDeleted);
+  args.buffer = buffer.get();
+  REQUIRE(plugin.Call(plugin.api().PJRT_Buffer_IsDeleted, args, "asking").ok());
+  return args.is_deleted;
+}
+
 constexpr char kDouble[] = R"(
 module @m {
   func.func public @main(%a: tensor<2x3xf32> {tf.aliasing_output = 1 : i32}, %b: tensor<2x3xf32>)
@@ -44,8 +52,13 @@ TEST_CASE("A client compiles a module and runs it on each of its devices") {
     const PjrtBuffer right = client->ToDevice(device, type, b.data()).value();
     PjrtResults results;
     for (int run = 0; run < 3; ++run) {
+      const PjrtBuffer updated = sum;
+      CHECK(!IsDeleted(plugin, updated));
       results = executable->Execute(device, {sum, right}, 2).value();
       sum = results.buffers[1];
+      // The module has taken the one that it updates, and leaves the other.
+      CHECK(IsDeleted(plugin, updated));
+      CHECK(!IsDeleted(plugin, right));
     }
     CHECK(results.done.Await("the last run").ok());
     std::vector<float> got(6);
@@ -86,6 +99,12 @@ TEST_CASE("Devices run a module together, which sums over them") {
     REQUIRE(client->ToHost(result.buffers[0].get(), type, got.data()).ok());
     CHECK(got == std::vector<float>{6, 30});
   }
+}
+
+TEST_CASE("One of the plugins is newer than the header, which has fewer functions") {
+  const PJRT_Api& newer = Plugin("other_xla_cpu").api();
+  CHECK(newer.pjrt_api_version.minor_version > PJRT_API_MINOR);
+  CHECK(newer.struct_size > PJRT_Api_STRUCT_SIZE);
 }
 
 TEST_CASE("A module that is wrong is refused with the compiler's reason") {
