@@ -1,5 +1,7 @@
-// Shared objects that are no plugin to work with: each defines one of FAKE_NO, FAKE_OLD, FAKE_SHORT, FAKE_FAILING and
-// FAKE_TPU.
+// Shared objects that are no plugin to work with: each defines one of FAKE_NO, FAKE_OLD, FAKE_SHORT, FAKE_FAILING,
+// FAKE_NEWER, which can be loaded, and FAKE_TPU.
+
+#include <cstdlib>
 
 #include "pjrt_c_api.h"
 
@@ -9,8 +11,17 @@ extern "C" void GetSomethingElse() {}
 
 namespace {
 
-PJRT_Api Api() {
-  PJRT_Api api{};
+#ifdef FAKE_NEWER
+// A later interface, to whose end functions were added.
+struct Interface : PJRT_Api {
+  void* added[20];
+};
+#else
+using Interface = PJRT_Api;
+#endif
+
+Interface Api() {
+  Interface api{};
   api.struct_size = PJRT_Api_STRUCT_SIZE;
   api.pjrt_api_version.struct_size = PJRT_Api_Version_STRUCT_SIZE;
   api.pjrt_api_version.major_version = PJRT_API_MAJOR;
@@ -21,6 +32,15 @@ PJRT_Api Api() {
 #ifdef FAKE_SHORT
   // The functions behind this one are not there.
   api.struct_size = offsetof(PJRT_Api, PJRT_Client_Compile);
+#endif
+#ifdef FAKE_NEWER
+  api.struct_size = sizeof(api);
+  api.pjrt_api_version.minor_version = PJRT_API_MINOR + 20;
+  // By the size that its caller gives it knows which fields of the arguments are there.
+  api.PJRT_Plugin_Initialize = [](PJRT_Plugin_Initialize_Args* args) -> PJRT_Error* {
+    if (args->struct_size != PJRT_Plugin_Initialize_Args_STRUCT_SIZE) std::abort();
+    return nullptr;
+  };
 #endif
 #ifdef FAKE_FAILING
   api.PJRT_Plugin_Initialize = [](PJRT_Plugin_Initialize_Args*) { return reinterpret_cast<PJRT_Error*>(1); };
@@ -46,7 +66,7 @@ extern "C" void TfTpu_Initialize() {}
 #endif
 
 extern "C" const PJRT_Api* GetPjrtApi() {
-  static const PJRT_Api api = Api();
+  static const Interface api = Api();
   return &api;
 }
 

@@ -59,6 +59,14 @@ TEST_CASE("What is no PJRT plugin is refused with the reason") {
   CHECK(status.message() == message);
 }
 
+TEST_CASE("A plugin with a newer interface than the header's, which has more functions, is loaded") {
+  const auto plugin = PjrtPlugin::Load(FakePlugin("newer"));
+  INFO(plugin.status());
+  REQUIRE(plugin.ok());
+  CHECK((*plugin)->Version() == absl::StrCat("0.", PJRT_API_MINOR + 20));
+  CHECK((*plugin)->api().struct_size > PJRT_Api_STRUCT_SIZE);
+}
+
 TEST_CASE("A plugin for TPUs is not initialized where there is no TPU") {
   if (access("/dev/accel0", F_OK) == 0 || access("/dev/vfio", F_OK) == 0) return;
   const absl::Status status = PjrtPlugin::Load(FakePlugin("tpu")).status();
