@@ -7,7 +7,7 @@ from pathlib import Path
 def plugin_of_tests(default: Path) -> Path:
     """That of OP_TEST_PJRT_PLUGIN in the environment, a path or the name of one beside `default`, else `default`.
 
-    utils/compute/testing/pjrt_kind.cc reads it likewise.
+    utils/compute/pjrt/plugin_of_tests.h reads it likewise.
     """
     name = os.environ.get("OP_TEST_PJRT_PLUGIN")
     if not name:

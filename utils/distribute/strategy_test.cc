@@ -17,6 +17,7 @@
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/loss_scale/loss_scale.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/compute/pjrt/pjrt_kind.h"
 #include "utils/compute/program/program.h"
 #include "utils/compute/testing/op_test.h"
 #include "utils/distribute/device_summer.h"
@@ -283,6 +284,48 @@ void CheckSums(compute::CommunicatorGroup& group, const std::vector<compute::Dev
       REQUIRE(y.data<float>()[i] == Approx(2 * n * feeds[1].data<float>()[i]).margin(1e-5));
     }
     CHECK(std::equal(own.data<float>(), own.data<float>() + 1000, feeds[0].data<float>()));
+  }
+}
+
+TEST_CASE("The devices of a PJRT plugin sum within a module") {
+  constexpr int kDevices = 3;
+  const std::vector<std::string> kinds = compute::testing::KindsUnderTest();
+  if (std::find(kinds.begin(), kinds.end(), compute::kPjrtKind) == kinds.end()) return;
+  const auto strategy = Strategy::Create({.device_kind = compute::kPjrtKind, .num_replicas = kDevices}).value();
+  const Sums sums(compute::PackSizes{.most_bytes = 4000, .last_bytes = 4000});
+  REQUIRE(PacksOf(sums.graph).size() == 3);
+  std::vector<std::vector<Tensor>> feeds(kDevices), results(kDevices);
+  for (int r = 0; r < kDevices; ++r) {
+    feeds[r] = {compute::testing::RandomTensor({1000}, r), compute::testing::RandomTensor({300000}, 10 + r)};
+  }
+  const absl::Status status = strategy->Run([&](int r) -> absl::Status {
+    compute::VariableStore variables(strategy->device(r));
+    ASSIGN_OR_RETURN(const auto program, Program::Compile(sums.graph, sums.roots, strategy->device(r), variables));
+    for (int step = 0; step < 3; ++step) RETURN_IF_ERROR(program->Run(feeds[r]));
+    for (int i = 0; i < 4; ++i) {
+      ASSIGN_OR_RETURN(const Tensor result, program->Fetch(i));
+      results[r].push_back(result.Clone());
+    }
+    if (r == 0) compute::testing::RecordKernels(*program, compute::kPjrtKind);
+    return absl::OkStatus();
+  });
+  INFO(status);
+  REQUIRE(status.ok());
+  for (int r = 0; r < kDevices; ++r) {
+    for (int place = 0; place < 3; ++place) {  // 2 y, 2 x, x
+      const int feed = place == 0 ? 1 : 0;
+      const double factor = place == 2 ? 1 : 2;
+      double error = 0;
+      for (int64_t i = 0; i < results[r][place].num_elements(); ++i) {
+        double want = 0;
+        for (int d = 0; d < kDevices; ++d) want += factor * feeds[d][feed].data<float>()[i];
+        error = std::max(error, std::abs(results[r][place].data<float>()[i] - want));
+      }
+      CHECK(error < 2e-6);
+    }
+    // What was summed is read elsewhere too, and stays.
+    const Tensor &own = results[r][3], &fed = feeds[r][0];
+    CHECK(std::memcmp(own.raw_data(), fed.raw_data(), fed.num_bytes()) == 0);
   }
 }
 

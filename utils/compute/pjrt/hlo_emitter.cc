@@ -28,9 +28,16 @@ void AddToKernels(const HloEmitter& emitter) {
 
 }  // namespace
 
-bool RegisterHloEmitter(HloEmitter emitter) {
+bool RegisterHloEmitter(HloEmitter emitter, const char* file) {
+  emitter.file = file;
   if (AreKernels()) AddToKernels(emitter);
   return Emitters().emplace(std::string(emitter.op.text()), std::move(emitter)).second;
+}
+
+std::vector<const HloEmitter*> AllHloEmitters() {
+  std::vector<const HloEmitter*> all;
+  for (const auto& [op, emitter] : Emitters()) all.push_back(&emitter);
+  return all;
 }
 
 void AddHloEmittersToKernels() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,10 +18,14 @@ struct HloEmitter {
   std::vector<DType> dtypes;  // key types (KeyType in kernel.h) that it supports
   // Sets the outputs of the node, and assigns the variables that the node updates.
   std::function<void(const Node& node, HloBuilder& hlo)> emit;
+  // The source file that registers it, from the workspace on.
+  std::string file = {};
 };
 
 // Registers at static initialization: const bool registered = RegisterHloEmitter({.op = op::Relu, ...}).
-bool RegisterHloEmitter(HloEmitter emitter);
+bool RegisterHloEmitter(HloEmitter emitter, const char* file = __builtin_FILE());
+// All that are registered, by the names of their ops.
+std::vector<const HloEmitter*> AllHloEmitters();
 // Makes each op with an emitter count as one with a kernel of the kind "pjrt"; the first call does the work. Programs
 // that use no such devices are spared it.
 void AddHloEmittersToKernels();

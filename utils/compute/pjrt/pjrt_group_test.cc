@@ -2,7 +2,6 @@
 
 #include <catch2/catch.hpp>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/pjrt/pjrt_device.h"
+#include "utils/compute/pjrt/plugin_of_tests.h"
 
 namespace official::compute {
 namespace {
@@ -40,9 +40,7 @@ std::string SumModule(int times) {
 class Pair {
  public:
   explicit Pair(seconds deadline) {
-    const char* const runfiles = std::getenv("TEST_SRCDIR");
-    client_ = OpenPjrtClient({.plugin = absl::StrCat(runfiles, "/pjrt/xla_cpu.so"), .client = {.num_cpu_devices = 2}})
-                  .value();
+    client_ = OpenPjrtClient({.plugin = PluginOfTests(), .client = {.num_cpu_devices = 2}}).value();
     for (int d = 0; d < 2; ++d) devices_.push_back(std::make_unique<PjrtDevice>(client_, d));
     Device* const devices[] = {devices_[0].get(), devices_[1].get()};
     group_ = PjrtGroup::Make(devices, deadline, std::nullopt).value();

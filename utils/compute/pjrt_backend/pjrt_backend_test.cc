@@ -1,14 +1,13 @@
 #include "utils/compute/pjrt_backend/pjrt_backend.h"
 
 #include <catch2/catch.hpp>
-#include <cstdlib>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/pjrt/pjrt_kind.h"
+#include "utils/compute/pjrt/plugin_of_tests.h"
 
 namespace official::compute {
 namespace {
@@ -17,8 +16,7 @@ TEST_CASE("The shared object brings the devices of a plugin, and what it writes,
   CHECK(FindDeviceKind(kPjrtKind) == nullptr);
   const auto has_add = [] { return KernelRegistry::Global().Find(op::Add, kPjrtKind, DType::kFloat32) != nullptr; };
   CHECK(!has_add());
-  const PjrtPluginOptions options = {.path = absl::StrCat(std::getenv("TEST_SRCDIR"), "/pjrt/xla_cpu.so"),
-                                     .num_cpu_devices = 3};
+  const PjrtPluginOptions options = {.path = PluginOfTests(), .num_cpu_devices = 3};
   const absl::StatusOr<int> num_devices = LoadPjrtBackend(options);
   INFO(num_devices.status());
   REQUIRE(num_devices.ok());

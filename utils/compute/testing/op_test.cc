@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -13,6 +14,7 @@
 #include "utils/compute/cuda_backend/cuda_backend.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/gradients/gradients.h"
+#include "utils/compute/testing/recorded_kernels.h"
 
 namespace official::compute::testing {
 namespace {
@@ -79,12 +81,24 @@ Value AddInput(Graph& graph, const Tensor& tensor, size_t i) {
   return graph.Input(absl::StrCat("input", i), tensor.type());
 }
 
+std::string KernelName(OpName op, absl::string_view device_kind, absl::string_view type) {
+  return absl::StrCat(op.text(), " ", device_kind, " ", type);
+}
+
+// The names of the kernels that were recorded.
+std::set<std::string>& Recorded() {
+  static auto* const recorded = new std::set<std::string>;
+  return *recorded;
+}
+
 void Record(OpName op, absl::string_view device_kind, absl::string_view type, absl::string_view what,
             double tolerance) {
+  const std::string kernel = KernelName(op, device_kind, type);
+  if (what != "gradient") Recorded().insert(kernel);
   const char* path = std::getenv("OP_TEST_RECORD");
   if (path == nullptr) return;
   std::ofstream file(path, std::ios::app);
-  file << absl::StrCat(op.text(), " ", device_kind, " ", type, " ", what, " ", tolerance, "\n") << std::flush;
+  file << absl::StrCat(kernel, " ", what, " ", tolerance, "\n") << std::flush;
   REQUIRE(file.good());
 }
 
@@ -300,6 +314,10 @@ std::vector<OpName> CompiledOps(const std::vector<TensorType>& inputs,
     ops.push_back(OpOf(line));
   }
   return ops;
+}
+
+bool HasRun(OpName op, absl::string_view device_kind, DType dtype) {
+  return Recorded().count(KernelName(op, device_kind, DTypeName(dtype))) > 0;
 }
 
 void RecordKernels(const Program& program, absl::string_view device_kind) {
