@@ -21,16 +21,28 @@ TEST_CASE("ResNet-8 trains, evaluates and predicts on the device of a PJRT plugi
   const int version = GENERATE(1, 2);
   CAPTURE(version);
   train::CpuAndPjrt both = Both(version, kSteps, train::TestConfig());
-  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-4, train::CpuAndPjrt::Flips::kMayHappen);
+  both.Train({.loss = 1e-5, .tensors = 1e-4}, train::CpuAndPjrt::Flips::kMayHappen);
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
   CHECK(both.PredictionDifference(both.examples()) <= 1e-5);
+}
+
+TEST_CASE("ResNet-8 trains on four devices of a PJRT plugin as on four of the CPU") {
+  constexpr int kReplicas = 4;
+  constexpr int64_t kGlobalBatch = kReplicas * kBatch, kNumImages = kGlobalBatch * 4;
+  const bool sync_batch_norm = GENERATE(false, true);
+  CAPTURE(sync_batch_norm);
+  train::CpuAndPjrt both(
+      SmallModel(/*version=*/1, kNumImages, kGlobalBatch, sync_batch_norm),
+      [](int seed) { return BrightImages(kNumImages, seed); }, kGlobalBatch, train::TestConfig(), kReplicas);
+  both.Train({.loss = 1e-5, .tensors = 1e-5, .of_norm = 1e-5}, train::CpuAndPjrt::Flips::kMayHappen);
+  CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
 }
 
 TEST_CASE("ResNet-8 trains in bfloat16 on the device of a PJRT plugin as on the CPU") {
   const int version = GENERATE(1, 2);
   CAPTURE(version);
   train::CpuAndPjrt both = Both(version, /*num_steps=*/5, train::TestConfig(DType::kBFloat16));
-  both.Train(/*most_loss=*/1e-2, /*most_tensors=*/0.5, train::CpuAndPjrt::Flips::kMayHappen);
+  both.Train({.loss = 1e-2, .tensors = 0.5}, train::CpuAndPjrt::Flips::kMayHappen);
 }
 
 }  // namespace

@@ -23,12 +23,13 @@ data::DatasetPtr BrightImages(int64_t n, int seed) {
   return data::TensorSlices({{"", images}}, {{"", labels}});
 }
 
-train::Model SmallModel(int version, int64_t num_examples, int64_t batch_size) {
+train::Model SmallModel(int version, int64_t num_examples, int64_t batch_size, bool sync_batch_norm) {
   const DatasetInfo& info = InfoOf(DatasetName::kCifar10);
   return ResnetModel({.dataset = DatasetName::kCifar10,
                       .size = 8,
                       .version = version,
                       .weight_decay = info.weight_decay,
+                      .sync_batch_norm = sync_batch_norm,
                       .schedule = {.boundary_epochs = info.boundary_epochs,
                                    .factors = info.factors,
                                    .batch_size = static_cast<int>(batch_size),

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "official/transformer/model_params.h"
 #include "official/transformer/tiny_training.h"
 #include "official/transformer/transformer_model.h"
 #include "utils/train/pjrt_training.h"
@@ -13,7 +14,18 @@ TEST_CASE("The tiny Transformer trains and evaluates on the device of a PJRT plu
   train::CpuAndPjrt both(
       TransformerModel(TinyParams(/*warmup_steps=*/kSteps)),
       [](int seed) { return RandomPairs(kBatch * kSteps, seed); }, kBatch);
-  both.Train(/*most_loss=*/1e-5, /*most_tensors=*/1e-3);
+  both.Train({.loss = 1e-5, .tensors = 1e-3});
+  CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
+}
+
+TEST_CASE("The tiny Transformer trains on four devices of a PJRT plugin as on four of the CPU") {
+  constexpr int64_t kFewSteps = 3;
+  ModelParams params = TinyParams(/*warmup_steps=*/kSteps);
+  params.num_hidden_layers = 1;  // XLA takes minutes to compile a step of more
+  train::CpuAndPjrt both(
+      TransformerModel(params), [](int seed) { return RandomPairs(kBatch * kFewSteps, seed); }, kBatch,
+      train::TestConfig(), /*num_replicas=*/4);
+  both.Train({.loss = 1e-5, .tensors = 1e-5, .of_norm = 1e-5});
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
 }
 

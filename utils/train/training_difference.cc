@@ -81,9 +81,20 @@ RecordedTraining TrainOn(const std::string& device_kind, int num_replicas, const
   return Recorded(status, std::move(losses), model_dir);
 }
 
+void RequireSameBits(const BundleReader& a, const BundleReader& b) {
+  for (const StoredTensor& tensor : a.ListTensors()) {
+    if (!tensor.dtype) continue;  // what a run says about itself
+    const Tensor x = a.Read(tensor.name).value(), y = b.Read(tensor.name).value();
+    CAPTURE(tensor.name);
+    REQUIRE(x.type() == y.type());
+    REQUIRE(std::memcmp(x.raw_data(), y.raw_data(), x.num_bytes()) == 0);
+  }
+}
+
 TrainingDifference DifferenceOf(const RecordedTraining& cpu, const RecordedTraining& other) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   REQUIRE(other.losses.size() == cpu.losses.size());
+  RequireSameBits(*cpu.first, *other.first);
   const auto num_steps = static_cast<double>(cpu.losses.size());
   TrainingDifference largest;
   for (size_t step = 0; step < cpu.losses.size(); ++step) {
@@ -97,17 +108,20 @@ TrainingDifference DifferenceOf(const RecordedTraining& cpu, const RecordedTrain
     const Tensor want = cpu.last->Read(tensor.name).value(), got = other.last->Read(tensor.name).value();
     CAPTURE(tensor.name);
     REQUIRE(got.type() == want.type());
-    double difference = 0;
+    double difference = 0, of_norm = 0;
     if (tensor.dtype == compute::DType::kFloat32) {
       // Each update rounds what it writes, to the nearest float.
       const double rounding = num_steps * std::numeric_limits<float>::epsilon() / 2 * Norm(want);
-      const double excess = NormOfDifference(got, want) - rounding;
+      const double distance = NormOfDifference(got, want), excess = distance - rounding;
+      if (distance != 0) of_norm = distance / Norm(want);
       if (!(excess <= 0)) difference = excess / NormOfDifference(want, cpu.first->Read(tensor.name).value());
     } else if (std::memcmp(got.raw_data(), want.raw_data(), want.num_bytes()) != 0) {
-      difference = kInfinity;
+      difference = of_norm = kInfinity;
     }
     if (std::isnan(difference)) difference = kInfinity;
+    if (std::isnan(of_norm)) of_norm = kInfinity;
     if (difference > largest.tensors) largest.tensors = difference, largest.worst_tensor = tensor.name;
+    if (of_norm > largest.of_norm) largest.of_norm = of_norm, largest.worst_of_norm = tensor.name;
   }
   return largest;
 }

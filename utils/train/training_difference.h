@@ -34,6 +34,9 @@ RecordedTraining Recorded(const absl::Status& status, std::vector<double> losses
 RecordedTraining TrainOn(const std::string& device_kind, int num_replicas, const Model& model, const InputFn& input,
                          const EstimatorConfig& config, int num_steps);
 
+// Requires that two checkpoints have the same tensors, to the bit.
+void RequireSameBits(const BundleReader& a, const BundleReader& b);
+
 // The distance between two trainings.
 struct TrainingDifference {
   // The largest of the losses of all steps, relative to the CPU's; infinite if one is not finite.
@@ -44,7 +47,11 @@ struct TrainingDifference {
   // whole step. Infinite if a tensor that holds no floats differs at all.
   double tensors = 0;
   std::string worst_tensor;
+  // The largest of the same tensors relative to the tensor's own norm, rounding included.
+  double of_norm = 0;
+  std::string worst_of_norm;
 };
+// Requires that both began with the same bits in all tensors.
 TrainingDifference DifferenceOf(const RecordedTraining& cpu, const RecordedTraining& other);
 
 }  // namespace official::train
