@@ -16,7 +16,6 @@ using testing::Doubles;
 using testing::OpCase;
 using testing::RandomInts;
 using testing::RandomTensor;
-using testing::RunOnCpu;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -270,10 +269,11 @@ TEST_CASE("Functions of integers") {
 }
 
 TEST_CASE("Integers are computed exactly") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   // Above 2^24 a float would lose units, above 2^32 an int32.
   const Tensor a = Tensor::Of<int64_t>({3}, {(int64_t{1} << 40) + 1, -7, 16777217});
   const Tensor b = Tensor::Of<int64_t>({}, {3});
-  const std::vector<Tensor> y = RunOnCpu({a, b}, [](absl::Span<const Value> in) {
+  const std::vector<Tensor> y = testing::RunOn(kind, {a, b}, [](absl::Span<const Value> in) {
     return std::vector<Value>{Add(in[0], in[1]),
                               Mul(in[0], in[1]),
                               Maximum(in[0], in[1]),
@@ -288,13 +288,14 @@ TEST_CASE("Integers are computed exactly") {
   CHECK(testing::ToDoubles(y[3]) == Doubles{0, 1, 0});
   CHECK(y[4].data<int64_t>()[0] == (int64_t{1} << 40) + 1);
   CHECK(y[5].data<int64_t>()[1] == 7);
-  const Tensor square = RunOnCpu({Tensor::Of<int32_t>({2}, {46340, -5})},
-                                 [](absl::Span<const Value> in) { return std::vector<Value>{Square(in[0])}; })[0];
+  const Tensor square = testing::RunOn(kind, {Tensor::Of<int32_t>({2}, {46340, -5})},
+                                       [](absl::Span<const Value> in) { return std::vector<Value>{Square(in[0])}; })[0];
   CHECK(square.data<int32_t>()[0] == 2147395600);
 }
 
-Tensor CastOnCpu(const Tensor& x, DType dtype) {
-  return RunOnCpu({x}, [&](absl::Span<const Value> in) { return std::vector<Value>{Cast(in[0], dtype)}; })[0];
+Tensor CastOn(const std::string& kind, const Tensor& x, DType dtype) {
+  return testing::RunOn(kind, {x},
+                        [&](absl::Span<const Value> in) { return std::vector<Value>{Cast(in[0], dtype)}; })[0];
 }
 
 TEST_CASE("Chains that start with any type, and BroadcastTo of any type") {
@@ -338,28 +339,30 @@ TEST_CASE("Gradients flow through Cast, and through ReluGrad for second derivati
 }
 
 TEST_CASE("Casts") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor x = Tensor::Of<float>({5}, {-1.7f, 0, 0.5f, 1.7f, 100000.4f});
-  CHECK(testing::ToDoubles(CastOnCpu(x, DType::kInt32)) == Doubles{-1, 0, 0, 1, 100000});
-  CHECK(testing::ToDoubles(CastOnCpu(x, DType::kInt64)) == Doubles{-1, 0, 0, 1, 100000});
-  CHECK(testing::ToDoubles(CastOnCpu(x, DType::kBool)) == Doubles{1, 0, 1, 1, 1});
-  CHECK(testing::ToDoubles(CastOnCpu(x, DType::kBFloat16)) == Doubles{-1.703125, 0, 0.5, 1.703125, 99840});
-  CHECK(testing::ToDoubles(CastOnCpu(x, DType::kFloat16)) == Doubles{-1.7001953125, 0, 0.5, 1.7001953125, INFINITY});
-  CHECK(testing::ToDoubles(CastOnCpu(x.CastTo(DType::kBFloat16), DType::kFloat16)) ==
+  CHECK(testing::ToDoubles(CastOn(kind, x, DType::kInt32)) == Doubles{-1, 0, 0, 1, 100000});
+  CHECK(testing::ToDoubles(CastOn(kind, x, DType::kInt64)) == Doubles{-1, 0, 0, 1, 100000});
+  CHECK(testing::ToDoubles(CastOn(kind, x, DType::kBool)) == Doubles{1, 0, 1, 1, 1});
+  CHECK(testing::ToDoubles(CastOn(kind, x, DType::kBFloat16)) == Doubles{-1.703125, 0, 0.5, 1.703125, 99840});
+  CHECK(testing::ToDoubles(CastOn(kind, x, DType::kFloat16)) == Doubles{-1.7001953125, 0, 0.5, 1.7001953125, INFINITY});
+  CHECK(testing::ToDoubles(CastOn(kind, x.CastTo(DType::kBFloat16), DType::kFloat16)) ==
         Doubles{-1.703125, 0, 0.5, 1.703125, INFINITY});
   const Tensor half = Tensor::Of<float>({2}, {-1.7f, 65504}).CastTo(DType::kFloat16);
-  CHECK(testing::ToDoubles(CastOnCpu(half, DType::kInt32)) == Doubles{-1, 65504});
+  CHECK(testing::ToDoubles(CastOn(kind, half, DType::kInt32)) == Doubles{-1, 65504});
   const Tensor bytes = Tensor::Of<uint8_t>({3}, {0, 7, 255});
-  CHECK(testing::ToDoubles(CastOnCpu(bytes, DType::kFloat32)) == Doubles{0, 7, 255});
-  CHECK(testing::ToDoubles(CastOnCpu(bytes, DType::kBool)) == Doubles{0, 1, 1});
+  CHECK(testing::ToDoubles(CastOn(kind, bytes, DType::kFloat32)) == Doubles{0, 7, 255});
+  CHECK(testing::ToDoubles(CastOn(kind, bytes, DType::kBool)) == Doubles{0, 1, 1});
   const Tensor large = Tensor::Of<int64_t>({2}, {(int64_t{1} << 31) - 1, -16777217});
-  CHECK(CastOnCpu(large, DType::kInt32).data<int32_t>()[0] == 2147483647);
-  CHECK(CastOnCpu(large, DType::kInt32).data<int32_t>()[1] == -16777217);
-  CHECK(testing::ToDoubles(CastOnCpu(Tensor::Of<bool>({2}, {true, false}), DType::kInt64)) == Doubles{1, 0});
+  CHECK(CastOn(kind, large, DType::kInt32).data<int32_t>()[0] == 2147483647);
+  CHECK(CastOn(kind, large, DType::kInt32).data<int32_t>()[1] == -16777217);
+  CHECK(testing::ToDoubles(CastOn(kind, Tensor::Of<bool>({2}, {true, false}), DType::kInt64)) == Doubles{1, 0});
 }
 
 TEST_CASE("Gradients pass through casts between floating types only") {
-  const auto gradients = [](DType through) {
-    return RunOnCpu({Tensor::Of<float>({2}, {1.5f, 2})}, [&](absl::Span<const Value> in) {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const auto gradients = [&](DType through) {
+    return testing::RunOn(kind, {Tensor::Of<float>({2}, {1.5f, 2})}, [&](absl::Span<const Value> in) {
       const Value y = Cast(Cast(in[0], through), DType::kFloat32);
       const std::vector<Value> dx = Gradients(Mul(y, in[0]), {in[0]});
       return dx;
@@ -371,9 +374,10 @@ TEST_CASE("Gradients pass through casts between floating types only") {
 }
 
 // The gradient of sum(f(a, b)) with respect to a and b.
-std::vector<Doubles> GradientsOf(Value (*f)(Value, Value), const Tensor& a, const Tensor& b) {
+std::vector<Doubles> GradientsOf(const std::string& kind, Value (*f)(Value, Value), const Tensor& a, const Tensor& b) {
   std::vector<Doubles> result;
-  for (const Tensor& t : RunOnCpu({a, b}, [&](absl::Span<const Value> in) { return Gradients(f(in[0], in[1]), in); })) {
+  const auto gradients = [&](absl::Span<const Value> in) { return Gradients(f(in[0], in[1]), in); };
+  for (const Tensor& t : testing::RunOn(kind, {a, b}, gradients)) {
     result.push_back(testing::ToDoubles(t));
   }
   return result;
@@ -381,16 +385,17 @@ std::vector<Doubles> GradientsOf(Value (*f)(Value, Value), const Tensor& a, cons
 
 // As TensorFlow 2.15 gives.
 TEST_CASE("Gradients at the edges") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor a = Tensor::Of<float>({3}, {1, 2, 3}), b = Tensor::Of<float>({3}, {2, 2, 2});
-  CHECK(GradientsOf(Maximum, a, b) == std::vector<Doubles>{{0, 1, 1}, {1, 0, 0}});
-  CHECK(GradientsOf(Minimum, a, b) == std::vector<Doubles>{{1, 1, 0}, {0, 0, 1}});
-  const auto pow = GradientsOf(Pow, Tensor::Of<float>({3}, {0, 2, -2}), Tensor::Of<float>({3}, {2, 0, 2}));
+  CHECK(GradientsOf(kind, Maximum, a, b) == std::vector<Doubles>{{0, 1, 1}, {1, 0, 0}});
+  CHECK(GradientsOf(kind, Minimum, a, b) == std::vector<Doubles>{{1, 1, 0}, {0, 0, 1}});
+  const auto pow = GradientsOf(kind, Pow, Tensor::Of<float>({3}, {0, 2, -2}), Tensor::Of<float>({3}, {2, 0, 2}));
   CHECK(pow[0] == Doubles{0, 0, -4});
   CHECK(pow[1][0] == 0);
   CHECK(pow[1][1] == Approx(0.6931472));
   CHECK(pow[1][2] == 0);
-  const Tensor relu = RunOnCpu({Tensor::Of<float>({3}, {0, -1, kNaN})},
-                               [](absl::Span<const Value> in) { return Gradients(Relu(in[0]), {in[0]}); })[0];
+  const Tensor relu = testing::RunOn(kind, {Tensor::Of<float>({3}, {0, -1, kNaN})},
+                                     [](absl::Span<const Value> in) { return Gradients(Relu(in[0]), {in[0]}); })[0];
   CHECK(testing::ToDoubles(relu) == Doubles{0, 0, 0});
 }
 
@@ -444,11 +449,13 @@ TEST_CASE("Denormal results are zero on any number of threads") {
 
 // A row of 3000 float32 has as many bytes as the 4 rows of bools it is compared in, so they may share memory.
 TEST_CASE("A broadcast input survives the writing of the output") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   Tensor row(DType::kFloat32, {3000});
   for (int i = 0; i < 3000; ++i) row.data<float>()[i] = 2999.5f - static_cast<float>(i);
   const Tensor column = Tensor::Of<float>({4, 1}, {0, 1000, 2000, 3000});
-  const Tensor y = RunOnCpu(
-      {row, column}, [](absl::Span<const Value> in) { return std::vector<Value>{Less(Neg(Neg(in[0])), in[1])}; })[0];
+  const Tensor y = testing::RunOn(kind, {row, column}, [](absl::Span<const Value> in) {
+    return std::vector<Value>{Less(Neg(Neg(in[0])), in[1])};
+  })[0];
   for (int r = 0; r < 4; ++r) {
     const absl::Span<bool> less = y.flat<bool>().subspan(r * 3000, 3000);
     CHECK(std::count(less.begin(), less.end() - r * 1000, true) == 0);
