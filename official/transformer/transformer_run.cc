@@ -50,10 +50,11 @@ class SyntheticPairs : public data::BatchSource {
     ASSIGN_OR_RETURN(
         data::BatchCounter counter,
         data::BatchCounter::Create(whole, {.batch_size = sentences, .start = start, .end_epoch = end_epoch}));
-    return std::unique_ptr<data::BatchSource>(new SyntheticPairs(sentences, length, std::move(counter)));
+    return std::unique_ptr<data::BatchSource>(new SyntheticPairs(sentences, length, whole, std::move(counter)));
   }
 
   const data::ElementSpec& spec() const override { return spec_; }
+  std::optional<int64_t> num_examples() const override { return num_pairs_; }
   absl::StatusOr<std::optional<data::Batch>> Next() override {
     data::Batch batch = counter_.Advance();
     if (batch.num_examples == 0) return std::nullopt;
@@ -63,8 +64,9 @@ class SyntheticPairs : public data::BatchSource {
   }
 
  private:
-  SyntheticPairs(int64_t sentences, int64_t length, data::BatchCounter counter)
+  SyntheticPairs(int64_t sentences, int64_t length, int64_t num_pairs, data::BatchCounter counter)
       : spec_(SpecOf(length)),
+        num_pairs_(num_pairs),
         counter_(std::move(counter)),
         ids_(DType::kInt32, {sentences, length}),
         lengths_(DType::kInt32, {sentences}) {
@@ -73,9 +75,16 @@ class SyntheticPairs : public data::BatchSource {
   }
 
   const data::ElementSpec spec_;
+  const int64_t num_pairs_;  // of an epoch
   data::BatchCounter counter_;
   Tensor ids_, lengths_;
 };
+
+train::LargestBatches BatchesOfLength(int64_t length, int64_t num_sentences) {
+  return {.num_examples = std::max<int64_t>(1, num_sentences), .make = [length](int64_t sentences) {
+            return SyntheticPairs::Create(sentences, length, sentences, /*start=*/{}, /*end_epoch=*/1);
+          }};
+}
 
 absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config, int64_t batch_size) {
   const auto sentences = static_cast<int64_t>(std::sqrt(static_cast<double>(batch_size)));
@@ -92,6 +101,7 @@ absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config, int64
                         [=](const run::ReadOptions& read) {
                           return SyntheticPairs::Create(sentences, kTrainPairs, read.start, read.end_epoch);
                         },
+                    .largest_batch = BatchesOfLength(/*length=*/sentences, sentences),
                     .eval =
                         [=](const data::HeldRows&) {
                           return SyntheticPairs::Create(sentences, kEvalPairs, /*start=*/{}, /*end_epoch=*/1);
@@ -171,12 +181,8 @@ absl::StatusOr<run::Input> InputOf(const TransformerConfig& config, const Pairs&
                           of_train.rows = read.rows;
                           return batches(train, of_train);
                         },
-                    .largest_batch =
-                        [=, length = config.params.max_length] {
-                          // As many ids as any batch has, in sentences whose attention takes most.
-                          const int64_t sentences = std::max<int64_t>(1, batch_size / length);
-                          return SyntheticPairs::Create(sentences, length, sentences, /*start=*/{}, /*end_epoch=*/1);
-                        },
+                    // As many ids as any batch has, in sentences whose attention takes most.
+                    .largest_batch = BatchesOfLength(config.params.max_length, batch_size / config.params.max_length),
                     .eval =
                         [=](const data::HeldRows& rows) {
                           TranslationBatchOptions of_dev = options;

@@ -69,7 +69,7 @@ class Attempt {
  private:
   absl::Status Open(Training training) {
     const Input& input = training.input;
-    repeats_ = input.largest_batch != nullptr;
+    repeats_ = input.largest_batch.has_value();
     ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_));
     train::EstimatorConfig estimator{config_.train};
     estimator.model_dir = files::JoinPath(config_.train.model_dir, "nothing");  // there is no such directory
@@ -81,7 +81,7 @@ class Attempt {
     ASSIGN_OR_RETURN(estimator_,
                      train::Estimator::Create(std::move(training.model), std::move(estimator), std::move(strategy)));
     if (repeats_) {
-      ASSIGN_OR_RETURN(source_, input.largest_batch());
+      ASSIGN_OR_RETURN(source_, input.largest_batch->Make());
     } else {
       ASSIGN_OR_RETURN(source_, input.train({.seed = config_.train.seed,
                                              .end_epoch = data::kEndless,

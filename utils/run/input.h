@@ -11,6 +11,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
 #include "utils/data/held_rows.h"
+#include "utils/train/batch_memory.h"
 #include "utils/train/run_facts.h"
 
 namespace official::run {
@@ -37,8 +38,8 @@ struct Input {
   std::optional<int64_t> steps_per_epoch = std::nullopt;
   // Returns batches of the training set from `start` to the end of epoch `end_epoch` - 1.
   std::function<absl::StatusOr<data::BatchSourcePtr>(const ReadOptions& options)> train;
-  // Returns one batch of the largest shape that training has, of made-up examples; unset where all have the same shape.
-  std::function<absl::StatusOr<data::BatchSourcePtr>()> largest_batch = nullptr;
+  // Unset where all batches have the same shape.
+  std::optional<train::LargestBatches> largest_batch = std::nullopt;
   // Returns one pass over the test set.
   std::function<absl::StatusOr<data::BatchSourcePtr>(const data::HeldRows& rows)> eval;
   // True if the threads that compute make the batches of `train`. While GPUs compute, two are made ahead of the

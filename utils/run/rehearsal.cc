@@ -104,8 +104,10 @@ class Trial {
     RETURN_IF_ERROR(Open(std::move(model), options));
     if (!config_.base.eval_only) {
       ASSIGN_OR_RETURN(data::Batch batch, FirstTrainBatch());
-      if (input_.largest_batch != nullptr) RETURN_IF_ERROR(TrainOnLargest());
-      if (input_.largest_batch == nullptr) RETURN_IF_ERROR(ShowMemory(input_.spec, batch));
+      // Synthetic batches all have the largest shape.
+      const bool tries_largest = input_.largest_batch && !config_.performance.use_synthetic_data;
+      if (tries_largest) RETURN_IF_ERROR(TrainOnLargest());
+      if (!tries_largest) RETURN_IF_ERROR(ShowMemory(input_.spec, batch));
       RETURN_IF_ERROR(Train("training step", input_.spec, std::move(batch)));
     }
     RETURN_IF_ERROR(Evaluate());
@@ -204,7 +206,7 @@ class Trial {
                                 " of the batch per replica"));
     Tell("variables", estimator_->origin());
     if (config_.base.eval_only) return absl::OkStatus();
-    return estimator_->CheckBatchFits(input_.spec, config_.base.batch_size);
+    return estimator_->CheckBatchFits(input_.spec, config_.base.batch_size, input_.largest_batch);
   }
 
   // Of `epochs` epochs, from where a run would begin.
@@ -246,7 +248,7 @@ class Trial {
   }
 
   absl::Status TrainOnLargest() {
-    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_.largest_batch());
+    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_.largest_batch->Make());
     ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
     RETURN_IF_ERROR(ShowMemory(source->spec(), *batch));
     return Train("largest training step", source->spec(), *std::move(batch));

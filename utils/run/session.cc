@@ -280,7 +280,9 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
     running_ = true;
     return estimator_.get();
   }
-  if (!cluster_.is_server()) RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size));
+  if (!cluster_.is_server()) {
+    RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size, input_.largest_batch));
+  }
   LogStart();
   if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {
     LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;

@@ -1,6 +1,7 @@
 #include "utils/train/batch_memory.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -12,50 +13,150 @@
 namespace official::train {
 namespace {
 
+// The share of the free memory that a run may be planned to take.
+constexpr double kUsableShare = 0.9;
+// Batches in memory: one in use, the others read ahead.
+constexpr double kBatchesInMemory = 4;
+
 std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
+
+// The bytes of a graph's values, as if each had memory of its own: no less than the arena of its program.
+double BytesOfValues(const compute::Graph& graph) {
+  double bytes = 0;
+  for (const auto& node : graph.nodes()) {
+    for (int i = 0; i < node->num_outputs(); ++i) bytes += static_cast<double>(node->output(i).type().num_bytes());
+  }
+  return bytes;
+}
+
+double BytesOfVariables(const compute::Graph& graph) {
+  double bytes = 0;
+  for (const compute::VariableSpec& spec : graph.variables()) bytes += static_cast<double>(spec.type.num_bytes());
+  return bytes;
+}
+
+// The memory of a training as a function of the number of examples in a batch.
+class BatchMemory {
+ public:
+  BatchMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
+              const std::optional<LargestBatches>& largest)
+      : checkpointed_(checkpointed), strategy_(checkpointed.strategy()), spec_(spec), largest_(largest) {}
+
+  // Finds an upper bound of what batches of up to `examples` need, without compiling anything.
+  absl::Status Bound(double examples) {
+    const int64_t built = std::clamp<int64_t>(std::llround(std::ceil(ExamplesOfShare(examples))), 1, kMostPlanned);
+    double of_values = 0;
+    if (uses_host_memory()) {
+      ASSIGN_OR_RETURN(const BuiltModel model, Build(built));
+      of_values = BytesOfValues(*model.graph);
+    }
+    // What does not grow with the batch makes this too large for more examples, never too small.
+    bound_ = of_values / static_cast<double>(built);
+    SetLine(/*fixed=*/0, bound_);
+    return absl::OkStatus();
+  }
+
+  // Finds what is needed, by the plans of two programs that take a small part of `free` bytes: what they compute grows
+  // with the batch, variables do not. After Bound.
+  absl::Status Plan(double free) {
+    constexpr double kPlannedShare = 0.1;
+    const double most = std::clamp<double>(kPlannedShare * free / std::max(bound_, 1.0), 2, kMostPlanned);
+    const auto large = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
+    const int64_t sizes[2] = {large / 2, large};
+    compute::VariableStore scratch(strategy_.device(0));  // of both, since they have the same variables
+    double bytes[2] = {0, 0};
+    for (int i = 0; i < 2 && uses_host_memory(); ++i) {
+      ASSIGN_OR_RETURN(const BuiltModel built, Build(sizes[i]));
+      RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
+      ASSIGN_OR_RETURN(const auto program,
+                       compute::Program::Compile(*built.graph, built.roots, strategy_.device(0), scratch));
+      bytes[i] = static_cast<double>(program->arena_bytes());
+    }
+    const double slope = (bytes[1] - bytes[0]) / static_cast<double>(sizes[1] - sizes[0]);
+    SetLine(bytes[0] - static_cast<double>(sizes[0]) * slope, slope);
+    return absl::OkStatus();
+  }
+
+  double Needed(double examples) const { return fixed_ + per_example_ * examples; }
+  double ThatFit(double bytes) const { return (bytes - fixed_) / per_example_; }
+
+ private:
+  // Most examples of a replica in the graphs and programs that are looked at.
+  static constexpr int64_t kMostPlanned = 32;
+
+  // A device with memory of its own says itself when that is too small.
+  bool uses_host_memory() const { return strategy_.device(0).uses_host_memory(); }
+
+  // Of one replica in one micro-batch.
+  double ExamplesOfShare(double examples) const {
+    return examples / (strategy_.num_replicas_in_sync() * checkpointed_.replicas().micro_batches());
+  }
+
+  absl::StatusOr<BuiltModel> Build(int64_t examples) {
+    const EstimatorConfig& config = checkpointed_.config();
+    data::ElementSpec types = Batched(spec_, examples);
+    if (largest_) {
+      ASSIGN_OR_RETURN(const data::BatchSourcePtr source, largest_->make(examples));
+      ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
+      const ShareFn& share = checkpointed_.model().share;
+      types = TypesOfShare(spec_, (share ? share : ShareOfRows)(Mode::kTrain, *batch, {0, examples}));
+    }
+    ASSIGN_OR_RETURN(BuiltModel built, BuildModel(checkpointed_.model(), Mode::kTrain, config.dtype, config.loss_scale,
+                                                  types, /*has_examples=*/true, /*num_replicas=*/1));
+    variable_bytes_ = BytesOfVariables(*built.graph);
+    return built;
+  }
+
+  // Takes what a program of one replica needs: `fixed` bytes and `slope` more for each example of its share.
+  void SetLine(double fixed, double slope) {
+    const int replicas = strategy_.num_local_replicas();
+    // One copy for each replica that does not share them, and one that a checkpoint is written from.
+    const double copies = 1 + (!uses_host_memory() ? 0 : strategy_.shares_memory() ? 1 : replicas);
+    fixed_ = copies * variable_bytes_ + replicas * fixed;
+    double of_input = 0;
+    for (const auto* leaves : {&spec_.features, &spec_.labels}) {
+      for (const data::Leaf& leaf : *leaves) of_input += static_cast<double>(leaf.type.num_bytes());
+    }
+    const double local = static_cast<double>(replicas) / strategy_.num_replicas_in_sync();
+    per_example_ = replicas * slope * ExamplesOfShare(1) + local * kBatchesInMemory * of_input;
+  }
+
+  CheckpointedModel& checkpointed_;
+  distribute::Strategy& strategy_;
+  const data::ElementSpec& spec_;
+  const std::optional<LargestBatches>& largest_;
+  double variable_bytes_ = 0;
+  double bound_ = 0;  // bytes of the values of one replica's graph for each example
+  double fixed_ = 0, per_example_ = 0;
+};
+
+// "at most --batch_size=96 would fit".
+std::string WhatFits(double examples_that_fit, double batch_size_per_example, int64_t multiple) {
+  const auto size = static_cast<int64_t>(std::floor(std::max(0.0, examples_that_fit)) * batch_size_per_example);
+  if (size < multiple) return "no --batch_size would fit";
+  return absl::StrCat("at most --batch_size=", size / multiple * multiple, " would fit");
+}
 
 }  // namespace
 
-absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size) {
-  const Model& model = checkpointed.model();
-  const EstimatorConfig& config = checkpointed.config();
-  distribute::Strategy& strategy = checkpointed.strategy();
-  // Below this the answer is always yes, and the question costs start-up time.
-  constexpr int64_t kSmall = 4096;
+absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size,
+                            const std::optional<LargestBatches>& largest) {
   const int64_t available = misc::AvailableMemory();
-  // Nor is there an answer where a share of a batch is not rows of it.
-  if (batch_size <= kSmall || available < 0 || model.share) return absl::OkStatus();
-  // The arena of a program grows with the batch; two small programs tell by how much. Variables do not. A device with
-  // memory of its own says itself when that is too small.
-  int64_t bytes[2] = {0, 0};
-  const int64_t sizes[2] = {16, 32};
-  for (int i = 0; i < 2 && strategy.device(0).uses_host_memory(); ++i) {
-    ASSIGN_OR_RETURN(const BuiltModel built,
-                     BuildModel(model, Mode::kTrain, config.dtype, config.loss_scale, Batched(spec, sizes[i]),
-                                /*has_examples=*/true, /*num_replicas=*/1));
-    compute::VariableStore scratch(strategy.device(0));
-    RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
-    ASSIGN_OR_RETURN(const auto program,
-                     compute::Program::Compile(*built.graph, built.roots, strategy.device(0), scratch));
-    bytes[i] = program->arena_bytes();
-  }
-  double input_bytes = 0;
-  for (const auto* leaves : {&spec.features, &spec.labels}) {
-    for (const data::Leaf& leaf : *leaves) input_bytes += static_cast<double>(leaf.type.num_bytes());
-  }
-  // The input pipeline holds a few batches: one in use, the others read ahead.
-  const double computed = static_cast<double>(bytes[1] - bytes[0]) / (sizes[1] - sizes[0]);
-  const double per_example = computed / checkpointed.replicas().micro_batches() + 4 * input_bytes;
-  const double fixed = static_cast<double>(bytes[0]) - sizes[0] * computed;
-  const double needed = fixed + per_example * static_cast<double>(batch_size);
-  if (needed < 0.9 * static_cast<double>(available)) return absl::OkStatus();
-  const int64_t multiple = strategy.num_replicas_in_sync();
-  const auto fits =
-      std::max<int64_t>(multiple, static_cast<int64_t>((0.9 * static_cast<double>(available) - fixed) / per_example) /
-                                      multiple * multiple);
-  return absl::InvalidArgumentError(absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed),
-                                                 " of memory and ", Gigabytes(static_cast<double>(available)),
-                                                 " are free; at most --batch_size=", fits, " would fit"));
+  if (available < 0 || (checkpointed.model().share && !largest)) return absl::OkStatus();
+  const auto free = static_cast<double>(available);
+  const auto examples = static_cast<double>(largest ? largest->num_examples : batch_size);
+  BatchMemory memory(checkpointed, spec, largest);
+  // Programs are compiled only where the answer is not clear, since that takes start-up time.
+  RETURN_IF_ERROR(memory.Bound(examples));
+  if (memory.Needed(examples) < kUsableShare * free) return absl::OkStatus();
+  RETURN_IF_ERROR(memory.Plan(free));
+  const double needed = memory.Needed(examples);
+  if (needed < kUsableShare * free) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed), " of memory and ", Gigabytes(free),
+                   " are free; ",
+                   WhatFits(memory.ThatFit(kUsableShare * free), static_cast<double>(batch_size) / examples,
+                            checkpointed.strategy().num_replicas_in_sync())));
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -9,9 +11,21 @@
 
 namespace official::train {
 
+// The batches of the largest shape that a training has, of made-up examples.
+struct LargestBatches {
+  int64_t num_examples = 1;  // in each
+  // Returns a source of one batch of this shape with another number of examples.
+  std::function<absl::StatusOr<data::BatchSourcePtr>(int64_t num_examples)> make;
+
+  absl::StatusOr<data::BatchSourcePtr> Make() const { return make(num_examples); }
+};
+
 // Returns InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory than
-// the host has. Allocates nothing of that size.
-absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size);
+// the host has: variables, the intermediate values of all replicas of this process, and batches that are read ahead.
+// Allocates nothing of that size. `largest` is for models whose batches have several shapes; without it batches have
+// `batch_size` examples of `spec`, and a model with Model::share is not checked.
+absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size,
+                            const std::optional<LargestBatches>& largest);
 
 struct MemoryPlan {
   int64_t num_variables = 0;         // trainable ones

@@ -19,8 +19,9 @@ absl::StatusOr<std::unique_ptr<Estimator>> Estimator::Create(Model model, Estima
   return std::unique_ptr<Estimator>(new Estimator(std::move(opened)));
 }
 
-absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size) {
-  return train::CheckBatchFits(*model_, spec, batch_size);
+absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size,
+                                       const std::optional<LargestBatches>& largest) {
+  return train::CheckBatchFits(*model_, spec, batch_size, largest);
 }
 
 absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,

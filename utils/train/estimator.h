@@ -58,8 +58,9 @@ class Estimator {
   data::HeldRows held_rows(Mode mode) const { return model_->replicas().held_rows(mode); }
 
   // Returns InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory
-  // than the host has. Allocates nothing of that size.
-  absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size);
+  // than the host has. Allocates nothing of that size. See train::CheckBatchFits.
+  absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size,
+                              const std::optional<LargestBatches>& largest = std::nullopt);
 
   // Returns the memory that a training step on `batch` takes; `spec` is that of its examples.
   absl::StatusOr<MemoryPlan> PlanMemory(const data::ElementSpec& spec, const data::Batch& batch) {

@@ -34,15 +34,6 @@ void AppendKey(const BatchShare& share, std::vector<int64_t>& key) {
   }
 }
 
-// Names from `spec`, where it has as many, and types from `tensors`.
-std::vector<data::Leaf> LeavesOf(const std::vector<data::Leaf>& spec, const data::Tensors& tensors) {
-  std::vector<data::Leaf> leaves;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    leaves.push_back({i < spec.size() ? spec[i].name : absl::StrCat(i), tensors[i].type()});
-  }
-  return leaves;
-}
-
 bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.name, kLocalPrefix); }
 
 }  // namespace
@@ -90,7 +81,7 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   AppendKey(share, key);
   std::weak_ptr<const BuiltModel>& built = models_[key];
   if (auto there = built.lock()) return there;
-  const data::ElementSpec types = {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
+  const data::ElementSpec types = TypesOfShare(spec, share);
   std::optional<ServerUpdate> server_update;
   if (mode == Mode::kTrain && strategy_.servers() != nullptr) {
     server_update = ServerUpdate{.num_servers = strategy_.servers()->num_servers(), .server = std::nullopt};

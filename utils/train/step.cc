@@ -285,6 +285,14 @@ absl::Status AddTraining(const std::vector<Value>& shown, TrainingStep& step) {
   return step.graph().status();
 }
 
+std::vector<data::Leaf> LeavesOf(const std::vector<data::Leaf>& spec, const data::Tensors& tensors) {
+  std::vector<data::Leaf> leaves;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    leaves.push_back({i < spec.size() ? spec[i].name : absl::StrCat(i), tensors[i].type()});
+  }
+  return leaves;
+}
+
 }  // namespace
 
 compute::VariableSpec AverageOf(const compute::VariableSpec& variable) {
@@ -302,6 +310,10 @@ data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
     for (data::Leaf& leaf : *leaves) leaf.type = data::BatchedType(leaf.type, batch_size);
   }
   return spec;
+}
+
+data::ElementSpec TypesOfShare(const data::ElementSpec& spec, const BatchShare& share) {
+  return {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
 }
 
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,

@@ -145,5 +145,7 @@ absl::StatusOr<BuiltModel> BuildForExport(const Model& model, const data::Elemen
 
 // Returns `spec` with a dimension for `batch_size` examples in front of each type.
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size);
+// Returns the names and types of a share's tensors: names from `spec`, where it has as many, else numbers.
+data::ElementSpec TypesOfShare(const data::ElementSpec& spec, const BatchShare& share);
 
 }  // namespace official::train
