@@ -214,13 +214,19 @@ class FlagsTest(unittest.TestCase):
                 self.assertEqual(
                     list(items),
                     ["model_dir", "run", "device", "variables", "training data", "parameters", "memory", "training step",
-                     "evaluation step", "end"],
+                     "evaluation step", "time", "end"],
                 )  # fmt: skip
                 self.assertEqual(items["memory"]["parameter_bytes"], 4 * items["parameters"]["num_parameters"])
                 self.assertGreater(items["memory"]["intermediate_bytes"], 0)
                 self.assertRegex(items["training step"]["message"], r"\Aloss \d+(\.\d+)?, on ")
                 self.assertGreater(items["evaluation step"]["loss"], 0)
                 self.assertEqual(items["variables"]["message"], "fresh")
+                time = items["time"]
+                self.assertEqual(time["steps"], int(items["run"]["message"].split()[0]))
+                parts = time["steps"] * time["seconds_per_step"] + time["evaluations"] * time["seconds_per_evaluation"]
+                self.assertAlmostEqual(time["seconds"], parts, delta=1e-6 * parts)
+                self.assertGreater(min(time["seconds_per_step"], time["seconds_per_evaluation"], time["evaluations"]), 0)
+                self.assertRegex(time["message"], r"\Aabout [\d:.]+( s)?: \d+ steps of about .*, \d+ evaluations of about ")
 
                 done = run(name, *flags, "--max_train_steps=2", f"--model_dir={model_dir}")
                 self.assertEqual(done.returncode, 0, done.stderr)

@@ -393,7 +393,7 @@ TEST_CASE("Data and parameters that do not fit are refused") {
   CHECK(absl::IsNotFound(RunStatus(InNewModelDir(config))));
 }
 
-TEST_CASE("A dry run also trains on a batch of the largest shape") {
+TEST_CASE("A dry run also trains and evaluates on a batch of the largest shape") {
   TransformerConfig config = SmallConfig();
   config.rehearsal = run::Rehearsal::kDryRun;
   std::vector<std::string> told;
@@ -410,6 +410,9 @@ TEST_CASE("A dry run also trains on a batch of the largest shape") {
   CHECK(tells("training data: ", "translations, 200 examples; first batch int32["));
   CHECK(tells("largest training step: loss ", "int32[5,24]"));  // 128 ids in sentences of 24
   CHECK(tells("training step: loss ", "int32["));
+  CHECK(tells("largest evaluation step: loss ", "int32[5,24]"));
+  CHECK(tells("evaluation step: loss ", "int32["));
+  CHECK(tells("time: about ", " steps of about "));
   CHECK_FALSE(files::Exists(config.train.model_dir));
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,12 +34,15 @@ train::Schedule ScheduleOf(const Config& config, const SessionOptions& options) 
           .max_train_steps = config.performance.max_train_steps};
 }
 
+train::EpochSize EpochOf(const Config& config, const Input& input) {
+  return {.num_examples = input.num_train_examples,
+          .batch_size = config.base.batch_size,
+          .across_epochs = input.across_epochs,
+          .steps = input.steps_per_epoch};
+}
+
 int64_t StepsOfRun(const Config& config, const Input& input, const SessionOptions& options) {
-  return train::TotalSteps(ScheduleOf(config, options), train::RunState(),
-                           {.num_examples = input.num_train_examples,
-                            .batch_size = config.base.batch_size,
-                            .across_epochs = input.across_epochs,
-                            .steps = input.steps_per_epoch});
+  return train::TotalSteps(ScheduleOf(config, options), train::RunState(), EpochOf(config, input));
 }
 
 absl::Status PrintSchedule(const Config& config, const train::Model& model, const Input& input,
@@ -65,10 +69,16 @@ absl::Status PrintSchedule(const Config& config, const train::Model& model, cons
   return absl::OkStatus();
 }
 
+// A batch, with the types of its examples.
+struct TypedBatch {
+  data::ElementSpec spec;
+  data::Batch batch;
+};
+
 // A source of one batch.
 class OneBatch : public data::BatchSource {
  public:
-  OneBatch(data::ElementSpec spec, data::Batch batch) : spec_(std::move(spec)), batch_(std::move(batch)) {}
+  explicit OneBatch(TypedBatch batch) : spec_(std::move(batch.spec)), batch_(std::move(batch.batch)) {}
   const data::ElementSpec& spec() const override { return spec_; }
   absl::StatusOr<std::optional<data::Batch>> Next() override { return std::exchange(batch_, std::nullopt); }
 
@@ -92,6 +102,15 @@ std::string SizeText(int64_t bytes) {
   return size >= 1e6 ? absl::StrFormat("%.1f MB", size * 1e-6) : absl::StrFormat("%.1f kB", size * 1e-3);
 }
 
+double SecondsSince(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// "1:02:03", or "0.25 s" of less than a minute.
+std::string TimeText(double seconds) {
+  return seconds < 60 ? absl::StrFormat("%.3g s", seconds) : logs::FormatDuration(std::llround(seconds));
+}
+
 // What a session has, but for all that writes.
 class Trial {
  public:
@@ -102,15 +121,19 @@ class Trial {
     RETURN_IF_ERROR(CheckDirectories());
     Tell("run", absl::StrCat(StepsOfRun(config_, input_, options), " steps in all, batch ", config_.base.batch_size));
     RETURN_IF_ERROR(Open(std::move(model), options));
-    if (!config_.base.eval_only) {
-      ASSIGN_OR_RETURN(data::Batch batch, FirstTrainBatch());
-      // Synthetic batches all have the largest shape.
-      const bool tries_largest = input_.largest_batch && !config_.performance.use_synthetic_data;
-      if (tries_largest) RETURN_IF_ERROR(TrainOnLargest());
-      if (!tries_largest) RETURN_IF_ERROR(ShowMemory(input_.spec, batch));
-      RETURN_IF_ERROR(Train("training step", input_.spec, std::move(batch)));
+    const train::Schedule schedule = ScheduleOf(config_, options);
+    const train::EpochSize epoch = EpochOf(config_, input_);
+    RunTime time;
+    if (config_.base.eval_only) {
+      time.evaluations = 1;
+    } else {
+      const train::RunState& state = estimator_->state();
+      time.steps = std::max<int64_t>(0, train::TotalSteps(schedule, state, epoch) - state.global_step);
+      time.evaluations = train::EvaluationsLeft(schedule, state, epoch);
+      ASSIGN_OR_RETURN(time.step_seconds, TryTraining());
     }
-    RETURN_IF_ERROR(Evaluate());
+    ASSIGN_OR_RETURN(time.evaluation_seconds, TryEvaluation());
+    TellTime(time);
     Tell("end", "all checks passed; nothing was written to --model_dir");
     return absl::OkStatus();
   }
@@ -153,7 +176,7 @@ class Trial {
       ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source.Next());
       if (!batch) break;
       std::vector<double> loss;
-      const absl::Status trained = TrainStep(input_.spec, *std::move(batch), loss);
+      const absl::Status trained = TrainStep({input_.spec, *std::move(batch)}, loss);
       // A loss that is not finite is Internal; one ends the test as one that is very large does.
       if (absl::IsInternal(trained) && losses.size() > 1) break;
       RETURN_IF_ERROR(trained);
@@ -231,8 +254,8 @@ class Trial {
     return *std::move(batch);
   }
 
-  absl::Status ShowMemory(const data::ElementSpec& spec, const data::Batch& batch) {
-    ASSIGN_OR_RETURN(const train::MemoryPlan plan, estimator_->PlanMemory(spec, batch));
+  absl::Status ShowMemory(const TypedBatch& batch) {
+    ASSIGN_OR_RETURN(const train::MemoryPlan plan, estimator_->PlanMemory(batch.spec, batch.batch));
     Tell("parameters", absl::StrCat(plan.num_parameters, " in ", plan.num_variables, " variables"),
          {{"num_parameters", plan.num_parameters}});
     Tell("memory",
@@ -247,38 +270,78 @@ class Trial {
     return absl::OkStatus();
   }
 
-  absl::Status TrainOnLargest() {
+  // Returns a batch of the largest shape, if `first` has another.
+  absl::StatusOr<std::optional<TypedBatch>> LargestBatch(const data::Batch& first) {
+    if (!input_.largest_batch) return std::nullopt;
     ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_.largest_batch->Make());
     ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
-    RETURN_IF_ERROR(ShowMemory(source->spec(), *batch));
-    return Train("largest training step", source->spec(), *std::move(batch));
+    if (TypesOf(*batch) == TypesOf(first)) return std::nullopt;
+    return TypedBatch{source->spec(), *std::move(batch)};
+  }
+
+  // Returns the seconds of a step on the first batch when all is prepared.
+  absl::StatusOr<double> TryTraining() {
+    ASSIGN_OR_RETURN(data::Batch batch, FirstTrainBatch());
+    const TypedBatch first{input_.spec, std::move(batch)};
+    ASSIGN_OR_RETURN(const std::optional<TypedBatch> largest, LargestBatch(first.batch));
+    RETURN_IF_ERROR(ShowMemory(largest.value_or(first)));
+    if (largest) RETURN_IF_ERROR(Train("largest training step", *largest));
+    RETURN_IF_ERROR(Train("training step", first));
+    std::vector<double> losses;
+    const auto begin = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(TrainStep(first, losses));
+    return SecondsSince(begin);
   }
 
   // Appends the loss, unless the step is skipped.
-  absl::Status TrainStep(const data::ElementSpec& spec, data::Batch batch, std::vector<double>& losses) {
+  absl::Status TrainStep(const TypedBatch& batch, std::vector<double>& losses) {
     std::vector<std::unique_ptr<logs::Hook>> hooks;
     hooks.push_back(std::make_unique<logs::LossRecorder<double>>(losses));
     const auto input = [&](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
-      return std::make_unique<OneBatch>(spec, std::move(batch));
+      return std::make_unique<OneBatch>(batch);
     };
     return estimator_->Train(input, estimator_->global_step() + 1, hooks);
   }
 
-  absl::Status Train(const std::string& item, const data::ElementSpec& spec, data::Batch batch) {
-    const std::string types = TypesOf(batch);
+  absl::Status Train(const std::string& item, const TypedBatch& batch) {
     std::vector<double> losses;
     const auto begin = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(TrainStep(spec, std::move(batch), losses));
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    RETURN_IF_ERROR(TrainStep(batch, losses));
     // With a dynamic loss scale a step may be skipped, which is no fault.
     const std::string loss = losses.empty() ? "skipped, since gradients overflowed" : absl::StrCat("loss ", losses[0]);
-    Tell(item, absl::StrFormat("%s, on %s, %.2f s with its preparation", loss, types, seconds));
+    Tell(item,
+         absl::StrFormat("%s, on %s, %.2f s with its preparation", loss, TypesOf(batch.batch), SecondsSince(begin)));
     return absl::OkStatus();
   }
 
-  absl::Status Evaluate() {
-    const auto input = [&](data::Position) { return input_.eval(estimator_->held_rows(train::Mode::kEval)); };
-    ASSIGN_OR_RETURN(const train::EvalResults metrics, estimator_->Evaluate(input, /*max_steps=*/1));
+  // Returns the seconds of an evaluation when all is prepared, as if all its batches took as long as the first; -1 if
+  // the number of examples is not known.
+  absl::StatusOr<double> TryEvaluation() {
+    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_.eval(estimator_->held_rows(train::Mode::kEval)));
+    ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
+    if (!batch) return absl::DataLossError(absl::StrCat("the evaluation data (", input_.dataset, ") have no batch"));
+    const TypedBatch first{source->spec(), *std::move(batch)};
+    ASSIGN_OR_RETURN(const std::optional<TypedBatch> largest, LargestBatch(first.batch));
+    if (largest) RETURN_IF_ERROR(Evaluate("largest evaluation step", *largest));
+    RETURN_IF_ERROR(Evaluate("evaluation step", first));
+    const auto begin = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(EvaluateBatch(first).status());
+    const std::optional<int64_t> examples = source->num_examples();
+    if (!examples) return -1;
+    const double batches = std::ceil(static_cast<double>(*examples) / static_cast<double>(first.batch.num_examples));
+    const auto limit = static_cast<double>(config_.performance.max_train_steps.value_or(data::kEndless));
+    return std::min(batches, limit) * SecondsSince(begin);
+  }
+
+  absl::StatusOr<train::EvalResults> EvaluateBatch(const TypedBatch& batch) {
+    const auto input = [&](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
+      return std::make_unique<OneBatch>(batch);
+    };
+    return estimator_->Evaluate(input, /*max_steps=*/1);
+  }
+
+  absl::Status Evaluate(const std::string& item, const TypedBatch& batch) {
+    ASSIGN_OR_RETURN(const train::EvalResults metrics, EvaluateBatch(batch));
     std::vector<std::string> texts;
     logs::Json::Object values;
     for (const auto& [name, value] : metrics) {
@@ -286,8 +349,34 @@ class Trial {
       texts.push_back(absl::StrCat(name, " ", value));
       values.emplace_back(name, value);
     }
-    Tell("evaluation step", absl::StrCat("on the first batch: ", absl::StrJoin(texts, ", ")), std::move(values));
+    Tell(item, absl::StrCat(absl::StrJoin(texts, ", "), ", on ", TypesOf(batch.batch)), std::move(values));
     return absl::OkStatus();
+  }
+
+  // What is left of a run.
+  struct RunTime {
+    int64_t steps = 0, evaluations = 0;
+    double step_seconds = 0;
+    double evaluation_seconds = -1;  // -1: not known
+  };
+
+  void TellTime(const RunTime& time) {
+    const bool knows_evaluations = time.evaluation_seconds >= 0 && time.evaluations > 0;
+    double seconds = static_cast<double>(time.steps) * time.step_seconds;
+    if (knows_evaluations) seconds += static_cast<double>(time.evaluations) * time.evaluation_seconds;
+    std::vector<std::string> parts;
+    if (time.steps > 0) parts.push_back(absl::StrCat(time.steps, " steps of about ", TimeText(time.step_seconds)));
+    if (knows_evaluations) {
+      parts.push_back(absl::StrCat(time.evaluations, " evaluations of about ", TimeText(time.evaluation_seconds)));
+    }
+    Tell(
+        "time",
+        absl::StrCat("about ", TimeText(seconds), ": ", parts.empty() ? "nothing is left" : absl::StrJoin(parts, ", ")),
+        {{"seconds", seconds},
+         {"steps", time.steps},
+         {"seconds_per_step", time.step_seconds},
+         {"evaluations", time.evaluations},
+         {"seconds_per_evaluation", knows_evaluations ? logs::Json(time.evaluation_seconds) : logs::Json()}});
   }
 
   const Config& config_;

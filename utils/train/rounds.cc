@@ -102,4 +102,19 @@ int64_t TotalSteps(const Schedule& schedule, const RunState& state, const EpochS
   return std::min(total, max_steps.value_or(total));
 }
 
+int64_t EvaluationsLeft(const Schedule& schedule, const RunState& state, const EpochSize& epoch) {
+  const int64_t steps_left = TotalSteps(schedule, state, epoch) - state.global_step;
+  if (steps_left <= 0) return EvaluationIsDue(schedule, state) ? 1 : 0;
+  if (schedule.steps) {
+    const int64_t between = schedule.steps->between_evals;
+    return DivideUp(state.global_step + steps_left, between) - state.global_step / between;
+  }
+  const int64_t steps_of_epoch = epoch.steps.value_or(DivideUp(epoch.num_examples, epoch.batch_size));
+  const int64_t between = schedule.epochs_between_evals;
+  const int64_t done =
+      state.position.epoch * steps_of_epoch + state.position.index * steps_of_epoch / epoch.num_examples;
+  const int64_t end_epoch = std::min(schedule.train_epochs, DivideUp(done + steps_left, steps_of_epoch));
+  return DivideUp(end_epoch, between) - state.position.epoch / between;
+}
+
 }  // namespace official::train

@@ -60,4 +60,7 @@ struct EpochSize {
 // Returns the step at which all training will end.
 int64_t TotalSteps(const Schedule& schedule, const RunState& state, const EpochSize& epoch);
 
+// Returns the number of evaluations from now to the end of all training.
+int64_t EvaluationsLeft(const Schedule& schedule, const RunState& state, const EpochSize& epoch);
+
 }  // namespace official::train

@@ -1,5 +1,6 @@
 #include "utils/train/rounds.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -103,6 +104,26 @@ TEST_CASE("The step at which all training ends") {
            {{.steps = Schedule::Steps{10, 5}}, {}, told, 10},
            {{.steps = Schedule::Steps{10, 5}, .max_train_steps = 7}, {}, told, 7}}) {
     CHECK(TotalSteps(c.schedule, c.state, c.epoch) == c.total);
+  }
+}
+
+TEST_CASE("The evaluations that are left are those of the run") {
+  const EpochSize apart = {.num_examples = kExamples, .batch_size = kBatch};
+  const RunState in_second = {.global_step = 6, .position = {1, 60}, .evaluated_step = 4};
+  const RunState after_second = {.global_step = 8, .position = {2, 0}, .evaluated_step = 8};
+  const RunState ended = {.global_step = 12, .position = {3, 0}, .evaluated_step = 12};
+  for (const RunState& state : {RunState{}, in_second, after_second, ended}) {
+    for (const Schedule& schedule : std::vector<Schedule>{{.train_epochs = 3},
+                                                          {.train_epochs = 3, .epochs_between_evals = 2},
+                                                          {.train_epochs = 3, .epochs_between_evals = 3},
+                                                          {.train_epochs = 3, .max_train_steps = 5},
+                                                          {.train_epochs = 3, .max_train_steps = 9},
+                                                          {.steps = Schedule::Steps{12, 4}},
+                                                          {.steps = Schedule::Steps{12, 4}, .max_train_steps = 9}}) {
+      const std::string played = Play(schedule, state);
+      INFO("from step " << state.global_step << ": " << played);
+      CHECK(EvaluationsLeft(schedule, state, apart) == std::count(played.begin(), played.end(), 'e'));
+    }
   }
 }
 
