@@ -104,6 +104,32 @@ TEST_CASE("A run in two parts ends with the bits of one run, and a finished one 
   CHECK(Run(parts) == NothingToDo(9));
 }
 
+TEST_CASE("--overfit_batches trains and evaluates on the first batches, also in two parts to the bit") {
+  MnistConfig whole = SmallConfig();
+  whole.base.overfit_batches = 2;
+  whole.base.train_epochs = 3;
+  whole.base.epochs_between_evals = 3;
+  logs::CapturedLog log(logs::LogFormat::kJson);
+  CHECK_THAT(Run(whole), Contains(R"("global_step": 6, "steps": 6,)"));  // 250 examples would be 9 steps
+  CHECK_THAT(log.Text(), Contains(absl::StrCat(R"("examples": )", 2 * whole.base.batch_size, ",")));
+  MnistConfig parts = whole;
+  parts.train.model_dir = NewDirectory("model");
+  parts.performance.max_train_steps = 3;  // in the middle of the second epoch
+  Run(parts);
+  parts.performance.max_train_steps.reset();
+  Run(parts);
+  CheckSameBits(whole, parts);
+
+  MnistConfig all = whole;
+  all.train.model_dir = NewDirectory("model");
+  all.base.overfit_batches = 100;
+  CHECK_THAT(Run(all), Contains(R"("global_step": 9, "steps": 9,)"));
+  parts.base.overfit_batches.reset();
+  parts.base.train_epochs = 4;
+  Run(parts);
+  CHECK_THAT(log.Text(), Contains(", the first 2 batches, and are "));
+}
+
 TEST_CASE("A batch size that the program has chosen is that of a run with the number, to the bit") {
   MnistConfig chosen = SmallConfig();
   chosen.base.batch_size = 0;

@@ -126,6 +126,9 @@ absl::Status WhatDoesNotApply(const flags::CommandLine& command_line) {
       if (command_line.given(flag)) return flags::FlagError(flag, "cannot be combined with --use_synthetic_data");
     }
   }
+  if (base.overfit_batches) {
+    return flags::FlagError("overfit_batches", "is not for ncf_main: each epoch draws other negatives for its batches");
+  }
   if (base.stop_threshold) return flags::FlagError("stop_threshold", "is not used by ncf_main; use --hr_threshold");
   if (!base.eval_only || !absl::GetFlag(FLAGS_mlperf_log)) return absl::OkStatus();
   return flags::FlagError("mlperf_log", "cannot be combined with --eval_only: it logs a training");
@@ -164,6 +167,7 @@ flags::Program NcfProgram() {
                {"batch_size",
                 "Training examples per step: ratings and negatives. The batch is divided among all GPUs. An evaluation "
                 "uses --eval_batch_size."},
+               {"overfit_batches", "Refused: each epoch draws other negatives for its batches."},
                {"stop_threshold", "Refused: use --hr_threshold."}},
       .not_used = {{"shuffle", "the training examples are always sampled in random order"},
                    {"augment", "there are no images"},

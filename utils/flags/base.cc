@@ -141,6 +141,13 @@ OFFICIAL_FLAG(train::TrainOptions, seed,
               .range = AtLeast(0), .other_names = {{"random_seed manual_seed rng_seed tf_random_seed"}},
               .per_worker = true);
 
+OFFICIAL_FLAG(BaseConfig, overfit_batches,
+              "Train on the first so many batches of the training data again and again, and evaluate on the same: a "
+              "model that cannot learn these by heart has a fault. They are always the same batches, and stay in "
+              "memory.",
+              .range = AtLeast(1), .unset_means = "all batches",
+              .other_names = {{"overfit overfit_pct limit_train_batches num_overfit_batches"}});
+
 OFFICIAL_FLAG(BaseConfig, shuffle, "Shuffle the training examples, in a different order in each epoch.");
 
 OFFICIAL_FLAG(BaseConfig, augment, "Augment training images at random, for example by crops and flips.");

@@ -28,8 +28,9 @@ struct BaseConfig {
   std::vector<std::string> hooks = {"LoggingTensorHook"};  // in TensorFlow's spelling
   std::optional<std::string> export_dir;
   ExportFormat export_format = ExportFormat::kSavedModel;
-  bool save_meta_graph = false;  // true: checkpoints have TensorFlow's graph of the predictions with them
-  bool eval_only = false;        // true: only evaluate what was trained, once
+  bool save_meta_graph = false;        // true: checkpoints have TensorFlow's graph of the predictions with them
+  bool eval_only = false;              // true: only evaluate what was trained, once
+  std::optional<int> overfit_batches;  // train and evaluate on the first so many batches only
   bool shuffle = true;
   bool augment = true;
   std::string log_format = "auto";  // auto, bar, simple, json, none

@@ -1,9 +1,11 @@
 #include "utils/run/input.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/first_batches.h"
 #include "utils/data/synthetic.h"
 
 namespace official::run {
@@ -44,6 +46,36 @@ Input SyntheticInput(const SyntheticSet& set, int64_t batch_size) {
                                .across_epochs = across_epochs});
           },
       .eval = [=, n = set.num_eval_examples](const data::HeldRows&) { return batches(n, {.batch_size = batch_size}); }};
+}
+
+Input OverfitBatches(Input input, int64_t num_batches, int64_t batch_size) {
+  const auto first = [train = input.train](
+                         const data::HeldRows& rows,
+                         const data::FirstBatchesOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {
+    ReadOptions read{.rows = rows};
+    read.rows.of_batches = 1;  // workers that train on parts of the data choose theirs of these batches
+    read.rows.batch = 0;
+    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, train(read));
+    return data::FirstBatches(*source, options);
+  };
+  input.train = [=](const ReadOptions& read) {
+    return first(read.rows, {.num_batches = num_batches, .start = read.start, .end_epoch = read.end_epoch});
+  };
+  input.eval = [=](const data::HeldRows& rows) { return first(rows, {.num_batches = num_batches}); };
+  input.across_epochs = false;
+  if (!input.fingerprint.empty()) absl::StrAppend(&input.fingerprint, ", the first ", num_batches, " batches");
+  // Where batches are not of --batch_size examples, the number of examples is only known when they are read.
+  if (input.steps_per_epoch) {
+    input.steps_per_epoch = std::min(num_batches, *input.steps_per_epoch);
+  } else {
+    input.num_train_examples = std::min(input.num_train_examples, num_batches * batch_size);
+  }
+  return input;
+}
+
+Input DataOf(const Config& config, Input input) {
+  const std::optional<int> num_batches = config.base.overfit_batches;
+  return num_batches ? OverfitBatches(std::move(input), *num_batches, config.base.batch_size) : std::move(input);
 }
 
 }  // namespace official::run

@@ -11,6 +11,7 @@
 #include "utils/data/batch.h"
 #include "utils/data/dataset.h"
 #include "utils/data/held_rows.h"
+#include "utils/run/config.h"
 #include "utils/train/batch_memory.h"
 #include "utils/train/run_facts.h"
 
@@ -59,5 +60,12 @@ struct SyntheticSet {
   bool across_epochs = false;
 };
 Input SyntheticInput(const SyntheticSet& set, int64_t batch_size);
+
+// Returns the input of a run that trains on the first `num_batches` batches of the data in each epoch, and evaluates on
+// the same: --overfit_batches. They are those of the first epoch of seed 0, augmented as there, whatever the seed of
+// the run is.
+Input OverfitBatches(Input input, int64_t num_batches, int64_t batch_size);
+// Returns OverfitBatches if the flag is given, else `input`.
+Input DataOf(const Config& config, Input input);
 
 }  // namespace official::run

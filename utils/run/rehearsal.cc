@@ -389,6 +389,7 @@ class Trial {
 
 absl::Status Rehearse(const Config& config, train::Model model, Input input, const SessionOptions& options,
                       std::ostream& results) {
+  input = DataOf(config, std::move(input));
   if (config.rehearsal == Rehearsal::kPrintSchedule) return PrintSchedule(config, model, input, options, results);
   const bool finds_lr = config.rehearsal == Rehearsal::kFindLr;
   RETURN_IF_ERROR(CheckAlone(config, finds_lr ? "--find_lr" : "--dry_run"));

@@ -245,7 +245,7 @@ absl::Status Session::BeginToFollow() {
 
 absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input, SessionOptions options) {
   const flags::BaseConfig& base = config_.base;
-  input_ = std::move(input);
+  input_ = DataOf(config_, std::move(input));
   options_ = std::move(options);
   schedule_ = {.train_epochs = base.train_epochs,
                .epochs_between_evals = base.epochs_between_evals,

@@ -1,0 +1,19 @@
+// The first batches of a source, again in each epoch.
+#pragma once
+
+#include "utils/data/batch.h"
+
+namespace official::data {
+
+struct FirstBatchesOptions {
+  int64_t num_batches = 1;
+  // As in BatchOptions. `start` is a Batch::next of these batches; of other positions, the next batch is the first.
+  Position start = {};
+  int64_t end_epoch = 1;
+};
+
+// Returns the first batches of `source`, which begins at {0, 0}, in each of the epochs [start.epoch, end_epoch). They
+// are read now, and kept in memory. `source` may have fewer. DataLoss if it has none; errors of `source`.
+absl::StatusOr<BatchSourcePtr> FirstBatches(BatchSource& source, const FirstBatchesOptions& options);
+
+}  // namespace official::data
