@@ -143,6 +143,16 @@ class StopTest(harness.FaultTest):
         outcome = self.finish(process)
         self.assertEqual(outcome.code, 0, outcome.told)
 
+    def test_sigquit_ends_at_once(self) -> None:
+        whole, model_dir = self.folder / "whole", self.folder / "model"
+        self.execute(self.command(whole, *FLAGS))
+        process = self.begin(model_dir, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
+        process.send_signal(signal.SIGQUIT)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.code, 128 + signal.SIGQUIT, outcome.told)
+        self.assertEqual(harness.latest_step(model_dir), 0, outcome.told)
+        self.check_resumes(model_dir, whole)
+
     def test_crashes_keep_their_status_and_the_checkpoint(self) -> None:
         whole = self.folder / "whole"
         self.execute(self.command(whole, *FLAGS))
@@ -198,8 +208,13 @@ class StopTest(harness.FaultTest):
 class Process1Test(harness.FaultTest):
     def test_a_signal_before_the_training(self) -> None:
         # As in a container. Worker 0 waits for the other one.
+        for number in (signal.SIGTERM, signal.SIGQUIT):
+            with self.subTest(number.name):
+                self.check_signal_before_the_training(number)
+
+    def check_signal_before_the_training(self, number: signal.Signals) -> None:
         process = self.start(
-            ["unshare", "--map-root-user", "--pid", "--fork", *self.command(self.folder / "model")],
+            ["unshare", "--map-root-user", "--pid", "--fork", *self.command(self.folder / number.name)],
             env={**os.environ, "TF_CONFIG": workers.tf_configs(2)[0]},
         )
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
@@ -210,8 +225,8 @@ class Process1Test(harness.FaultTest):
             self.assertLess(time.monotonic(), until, "the program does not start")
             time.sleep(0.05)
         time.sleep(1)
-        os.kill(int(child), signal.SIGTERM)
-        self.assertEqual(self.finish(process, deadline=5).code, 128 + signal.SIGTERM)
+        os.kill(int(child), number)
+        self.assertEqual(self.finish(process, deadline=5).code, 128 + number)
 
 
 if __name__ == "__main__":

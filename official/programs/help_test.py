@@ -65,7 +65,8 @@ class HelpTest(unittest.TestCase):
     def test_version(self) -> None:
         for name in programs:
             with self.subTest(name):
-                version = r"\d+\.\d+\.\d+, commit (unknown|[0-9a-f]{12}(\+changes)?), \S.*"
+                version = r"\d+\.\d+\.\d+, commit (unknown|[0-9a-f]{12}(\+changes)?), \S.*, "
+                version += r"(without kernels for GPUs|kernels for GPUs by CUDA \d+\.\d+, cuDNN \d+\.\d+\.\d+ and NCCL \d+\.\d+\.\d+)"
                 self.assertRegex(self.answer(name, "--version"), rf"\A{name} {version}\n\Z")
 
     def test_the_run_record_names_the_commit(self) -> None:
@@ -169,7 +170,7 @@ class HelpTest(unittest.TestCase):
             with self.subTest(name):
                 report = json.loads(self.answer(name, "--env", "--output=json"))
                 version = self.answer(name, "--version").strip()
-                self.assertEqual(version, "{program} {version}, commit {commit}, {compiler}".format(**report))
+                self.assertEqual(version, "{program} {version}, commit {commit}, {compiler}, {gpu_kernels}".format(**report))
                 cores = len(os.sched_getaffinity(0))
                 self.assertEqual(report["processor"]["cores_of_affinity"], cores)
                 self.assertLessEqual(report["processor"]["cores_to_use"], cores)

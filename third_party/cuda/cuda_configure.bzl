@@ -3,6 +3,9 @@
 _DEFS = """HAS_CUDA = {has_cuda}
 
 CUDA_HOME = "{home}"
+
+# What is compiled with these headers: "kernels for GPUs by CUDA 13.0, cuDNN 9.19.0 and NCCL 2.28.9".
+GPU_KERNELS = "{gpu_kernels}"
 """
 
 # Linked into the backend's shared object only. The runtime is static: its calls are few, and the driver library behind
@@ -28,10 +31,26 @@ cc_library(
 )
 """
 
+def _version(ctx, header, macros):
+    """The values of macros in a header, with dots between them."""
+    values = {}
+    for line in ctx.read(header).splitlines():
+        words = [word for word in line.split(" ") if word]
+        if len(words) >= 3 and words[0] == "#define":
+            values[words[1]] = words[2]
+    return ".".join([values.get(macro, "?") for macro in macros])
+
+def _versions(ctx, home, nvcc_version):
+    cuda = nvcc_version.partition("release ")[2].partition(",")[0]
+    cudnn = _version(ctx, home + "/include/cudnn_version.h", ["CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"])
+    nccl = _version(ctx, home + "/include/nccl.h", ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"])
+    return "CUDA %s, cuDNN %s and NCCL %s" % (cuda, cudnn, nccl)
+
 def _cuda_configure_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "") or "/usr/local/cuda"
     wanted = ["bin/nvcc", "include/cudnn.h", "include/cublasLt.h", "include/nccl.h", "lib64/libcudart_static.a"]
     missing = [path for path in wanted if not ctx.path(home + "/" + path).exists]
+    gpu_kernels = "without kernels for GPUs"
     if missing:
         if "CUDA_HOME" in ctx.os.environ:
             # buildifier: disable=print
@@ -43,9 +62,11 @@ def _cuda_configure_impl(ctx):
         cudnn = ctx.read(home + "/include/cudnn_version.h")
         ctx.file("BUILD", _BUILD.format(home = home))
 
+        gpu_kernels = "kernels for GPUs by " + _versions(ctx, home, version)
+
         # An input of every compilation: the headers of the toolkit are not declared one by one.
         ctx.file("toolkit.txt", home + "\n" + version + cudnn)
-    ctx.file("defs.bzl", _DEFS.format(has_cuda = not missing, home = home if not missing else ""))
+    ctx.file("defs.bzl", _DEFS.format(has_cuda = not missing, home = home if not missing else "", gpu_kernels = gpu_kernels))
 
 cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,

@@ -64,6 +64,7 @@ class CommandLine {
     // These end the command line.
     kHelp,
     kHelpFull,
+    kHelpMatch,
     kVersion,
     kCompletion,
     // These are answered with all flags known.
@@ -101,8 +102,8 @@ class CommandLine {
   bool runs_body() const { return request_ == Request::kRun || !rehearsal().empty(); }
   // Returns the name of the flag that has the program rehearse a run; "" without.
   absl::string_view rehearsal() const;
-  // The shell of kCompletion: "bash", "zsh" or "fish".
-  const std::string& shell() const { return shell_; }
+  // The value of the request: for kCompletion the shell, "bash", "zsh" or "fish"; for kHelpMatch the text to look for.
+  const std::string& request_value() const { return request_value_; }
 
   // True if the user chose the value of a flag (by its long name): the flag is on the command line, or in a flag file
   // with another value than the default. So AllFlagsText of a run, read back, gives the same results.
@@ -141,7 +142,7 @@ class CommandLine {
   const Flag& Find(absl::string_view name) const;
 
   Request request_ = Request::kRun;
-  std::string shell_;
+  std::string request_value_;
   std::vector<Group> groups_;
   std::map<std::string, std::pair<int, int>, std::less<>> index_;  // long or short name -> group and flag
   std::vector<std::string> words_;

@@ -182,9 +182,14 @@ absl::Status CommandLineParser::ParseFlag(absl::string_view word, const std::str
 
   if (const auto request = RequestOf(name); request.has_value()) {
     result_.request_ = *request;
-    if (*request != CommandLine::Request::kCompletion) return absl::OkStatus();
+    const bool matches = *request == CommandLine::Request::kHelpMatch;
+    if (!matches && *request != CommandLine::Request::kCompletion) return absl::OkStatus();
     *took_next = !value.has_value() && next != nullptr;
-    return AtPlace(place.where, ChooseShell(*took_next ? absl::string_view(*next) : value.value_or("")));
+    const absl::string_view given = *took_next ? absl::string_view(*next) : value.value_or("");
+    if (!matches) return AtPlace(place.where, ChooseShell(given));
+    if (given.empty()) return AtPlace(place.where, NoValueError(name, nullptr, nullptr));
+    result_.request_value_ = std::string(given);
+    return absl::OkStatus();
   }
   Flag* flag = Find(name);
   if (flag != nullptr && IsBoolean(*flag)) return AtPlace(place.where, Give(*flag, value.value_or("true"), place));
@@ -246,7 +251,7 @@ absl::Status CommandLineParser::ChooseShell(absl::string_view shell) {
     return absl::InvalidArgumentError(absl::StrCat("flag --completion=", misc::Printable(shell), ": needs one of <",
                                                    absl::StrJoin(kShells, "|"), ">"));
   }
-  result_.shell_ = std::string(shell);
+  result_.request_value_ = std::string(shell);
   return absl::OkStatus();
 }
 
@@ -263,6 +268,7 @@ absl::Status CommandLineParser::CheckRehearsal() const {
 std::optional<CommandLine::Request> CommandLineParser::RequestOf(absl::string_view name) const {
   if (name == "help" || name == "h" || name == "?" || name == "helpshort") return CommandLine::Request::kHelp;
   if (name == "helpfull") return CommandLine::Request::kHelpFull;
+  if (name == "helpmatch") return CommandLine::Request::kHelpMatch;
   if (name == "version") return CommandLine::Request::kVersion;
   if (name == "completion") return CommandLine::Request::kCompletion;
   if (name == "dump_config") return CommandLine::Request::kDumpConfig;
@@ -277,6 +283,7 @@ bool CommandLineParser::RequestEndsParsing() const {
   switch (result_.request_) {
     case CommandLine::Request::kHelp:
     case CommandLine::Request::kHelpFull:
+    case CommandLine::Request::kHelpMatch:
     case CommandLine::Request::kVersion:
     case CommandLine::Request::kCompletion:
       return true;

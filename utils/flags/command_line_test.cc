@@ -96,7 +96,7 @@ TEST_CASE("A flag knows where its value is from") {
 }
 
 TEST_CASE("--completion ends the command line, and --dump_config checks all of it") {
-  CHECK(Parse({"--completion=zsh", "--batch_size=0"}).value().shell() == "zsh");
+  CHECK(Parse({"--completion=zsh", "--batch_size=0"}).value().request_value() == "zsh");
   CHECK(Parse({"--completion", "fish"}).value().request() == CommandLine::Request::kCompletion);
   CHECK_THAT(Error({"--completion=ksh"}), Contains("--completion=ksh: needs one of <bash|zsh|fish>"));
   CHECK_THAT(Error({"--completion"}), Contains("needs one of <bash|zsh|fish>"));
@@ -280,7 +280,8 @@ TEST_CASE("An unknown flag is answered with the nearest name") {
   CHECK_THAT(Error({"--noclaen"}), Contains("did you mean --noclean?"));
   CHECK_THAT(Error({"--hlep"}), Contains("did you mean --help?"));
   CHECK(Error({"--frobnicate"}) == "unknown flag --frobnicate");
-  CHECK_THAT(Error({"--batch"}), Contains("did you mean --batch_size?"));  // no abbreviation, but a hint
+  CHECK_THAT(Error({"--batch"}),
+             Contains("did you mean --batch_size or --overfit_batches?"));  // no abbreviation, but a hint
   CHECK_THAT(Error({"--=5"}), Contains("unknown flag"));
   CHECK_THAT(Error({"---clean"}), Contains("did you mean --clean?"));
 }

@@ -50,7 +50,7 @@ std::vector<Entry> EntriesOf(const Program& program, const CommandLine& command_
       entry.value = Value::kChoice;
       for (const absl::string_view shell : kShells) entry.choices.emplace_back(shell);
     } else if (!flag.value.empty()) {
-      entry.value = flag.value == "PATH" ? Value::kFile : Value::kNumber;
+      entry.value = flag.value == "PATH" ? Value::kFile : Value::kNumber;  // of others nothing can be completed
     }
     entries.push_back(std::move(entry));
   }
@@ -243,8 +243,8 @@ std::string FishScript(const Program& program, const std::vector<Entry>& entries
 
 std::string CompletionScript(const Program& program, const CommandLine& command_line) {
   const std::vector<Entry> entries = EntriesOf(program, command_line);
-  if (command_line.shell() == "zsh") return ZshScript(program, entries);
-  return command_line.shell() == "fish" ? FishScript(program, entries) : BashScript(program, entries);
+  if (command_line.request_value() == "zsh") return ZshScript(program, entries);
+  return command_line.request_value() == "fish" ? FishScript(program, entries) : BashScript(program, entries);
 }
 
 }  // namespace official::flags

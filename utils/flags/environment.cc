@@ -11,26 +11,55 @@ namespace official::flags {
 namespace {
 
 constexpr absl::string_view kNames[] = {
-    "CI",           "CLICOLOR_FORCE",    "COLUMNS",        "HOME",
-    "LANG",         "LD_LIBRARY_PATH",   "LD_PRELOAD",     "MALLOC_ARENA_MAX",
-    "NO_COLOR",     "SOURCE_DATE_EPOCH", "TERM",           "TMPDIR",
-    "TZ",           "XDG_CACHE_HOME",    "XDG_DATA_HOME",  "all_proxy",
-    "http_proxy",   "https_proxy",       "no_proxy",       "ALL_PROXY",
-    "HTTPS_PROXY",  "NO_PROXY",          "CURL_CA_BUNDLE", "SSL_CERT_FILE",
-    "SSL_CERT_DIR", "GLIBC_TUNABLES",
+    "CI",
+    "CLICOLOR_FORCE",
+    "COLUMNS",
+    "HOME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "MALLOC_ARENA_MAX",
+    "NO_COLOR",
+    "SOURCE_DATE_EPOCH",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "XDG_CACHE_HOME",
+    "XDG_DATA_HOME",
+    "all_proxy",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "ALL_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "CURL_CA_BUNDLE",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "GLIBC_TUNABLES",
+    "TPU_LIBRARY_PATH",
 };
 
 // Ours, and those of CUDA, cuDNN, cuBLAS, NCCL, oneDNN, OpenMP and gRPC.
 constexpr absl::string_view kPrefixes[] = {"OFFICIAL_", "TF_",   "CUDA_", "CUDNN_", "CUBLAS_", "NCCL_",  "NVIDIA_",
                                            "ONEDNN_",   "DNNL_", "OMP_",  "GOMP_",  "GRPC_",   "MALLOC_"};
 
+// Those that change how a run computes, in its results or its devices.
+constexpr absl::string_view kComputingPrefixes[] = {
+    "OFFICIAL_MAX_ISA", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDNN_", "CUBLAS_", "NCCL_",
+    "ONEDNN_",          "DNNL_",           "TPU_LIBRARY_PATH"};
+
 constexpr absl::string_view kSecretWords[] = {"SECRET", "TOKEN", "PASSWORD", "PASSWD",     "CREDENTIAL",
                                               "COOKIE", "JWT",   "API_KEY",  "PRIVATE_KEY"};
 
+template <typename Prefixes>
+bool HasPrefix(absl::string_view name, const Prefixes& prefixes) {
+  return std::any_of(std::begin(prefixes), std::end(prefixes),
+                     [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
+}
+
 bool IsRead(absl::string_view name) {
-  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
-         std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
-                     [&](absl::string_view prefix) { return absl::StartsWith(name, prefix); }) ||
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) || HasPrefix(name, kPrefixes) ||
          distribute::IsOfLauncher(name);
 }
 
@@ -83,6 +112,13 @@ std::vector<EnvironmentVariable> VariablesThatAreRead(const char* const* environ
   }
   std::sort(variables.begin(), variables.end(),
             [](const EnvironmentVariable& a, const EnvironmentVariable& b) { return a.name < b.name; });
+  return variables;
+}
+
+std::vector<EnvironmentVariable> VariablesThatChangeRuns(const char* const* environment) {
+  std::vector<EnvironmentVariable> variables = VariablesThatAreRead(environment);
+  std::erase_if(variables,
+                [](const EnvironmentVariable& variable) { return !HasPrefix(variable.name, kComputingPrefixes); });
   return variables;
 }
 

@@ -18,4 +18,7 @@ struct EnvironmentVariable {
 // password.
 std::vector<EnvironmentVariable> VariablesThatAreRead(const char* const* environment);
 
+// Returns those of them that change how a run computes: threads, instructions, GPUs and their libraries.
+std::vector<EnvironmentVariable> VariablesThatChangeRuns(const char* const* environment);
+
 }  // namespace official::flags

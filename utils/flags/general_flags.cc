@@ -6,7 +6,9 @@ std::vector<GeneralFlag> GeneralFlags(const Program& program) {
   std::vector<GeneralFlag> flags = {
       {"help", "h", "", "Show the common flags."},
       {"helpfull", "", "", "Show all flags."},
-      {"version", "", "", "Show the version of the program and the commit that it was built from."},
+      {"helpmatch", "", "TEXT", "Show the flags whose name or help has this text, in lower or upper case."},
+      {"version", "", "",
+       "Show the version of the program, the commit that it was built from, and the libraries for GPUs."},
   };
   if (program.environment != nullptr) {
     flags.push_back({"env", "", "",

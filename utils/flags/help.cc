@@ -1,6 +1,9 @@
 #include "utils/flags/help.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "utils/compute/cuda_backend/gpu_kernels.h"
 #include "utils/flags/flag_value.h"
 #include "utils/flags/general_flags.h"
 #include "utils/misc/text.h"
@@ -72,13 +75,30 @@ std::string HelpText(const Program& program, const CommandLine& command_line, bo
   return absl::StrCat(text, shows_all ? GeneralHelp(program) : "\nTry --helpfull for all flags.\n");
 }
 
+absl::StatusOr<std::string> MatchingHelpText(const CommandLine& command_line) {
+  const std::string wanted = absl::AsciiStrToLower(command_line.request_value());
+  std::string text;
+  for (const CommandLine::Group& group : command_line.groups()) {
+    std::string flags;
+    for (const CommandLine::Flag& flag : group.flags) {
+      const std::string searched = absl::StrCat(flag.spec.name, "\n", flag.spec.short_name, "\n", HelpOf(flag));
+      if (absl::StrContains(absl::AsciiStrToLower(searched), wanted)) absl::StrAppend(&flags, FlagHelp(flag));
+    }
+    if (!flags.empty()) absl::StrAppend(&text, text.empty() ? "" : "\n", group.name, ":\n", flags);
+  }
+  if (!text.empty()) return text;
+  return absl::InvalidArgumentError(absl::StrCat("flag --helpmatch=", misc::Printable(command_line.request_value()),
+                                                 ": no flag has this text; --helpfull shows all flags"));
+}
+
 std::string VersionText(const Program& program) {
 #ifdef __clang__
   constexpr char kCompiler[] = __VERSION__;
 #else
   constexpr char kCompiler[] = "GCC " __VERSION__;
 #endif
-  return absl::StrCat(program.name, " ", misc::kVersion, ", commit ", program.commit, ", ", kCompiler, "\n");
+  return absl::StrCat(program.name, " ", misc::kVersion, ", commit ", program.commit, ", ", kCompiler, ", ",
+                      compute::kGpuKernels, "\n");
 }
 
 }  // namespace official::flags

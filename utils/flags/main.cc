@@ -99,6 +99,8 @@ absl::StatusOr<std::string> AnswerOf(const Program& program, const CommandLine& 
       return HelpText(program, command_line, /*full=*/false);
     case CommandLine::Request::kHelpFull:
       return HelpText(program, command_line, /*full=*/true);
+    case CommandLine::Request::kHelpMatch:
+      return MatchingHelpText(command_line);
     case CommandLine::Request::kVersion:
       return VersionText(program);
     case CommandLine::Request::kCompletion:
@@ -142,7 +144,7 @@ void LoadUnwinder() {
 // unless it handles them.
 void EndBySignalsAsProcess1() {
   if (getpid() != 1) return;
-  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGUSR1}) {
+  for (const int signal : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1}) {
     if (std::signal(signal, misc::DieOfSignal) == SIG_IGN) std::signal(signal, SIG_IGN);
   }
 }

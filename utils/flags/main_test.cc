@@ -122,6 +122,33 @@ TEST_CASE("The environment is shown without secrets") {
         "TF_URL=x,http://***@host/\nall_proxy=host:1\nhttps_proxy=http://***@host:1\nno_proxy=a,b\n");
 }
 
+TEST_CASE("Variables that change how a run computes are told apart from the others") {
+  const char* const environment[] = {"TERM=dumb",
+                                     "TF_CONFIG={}",
+                                     "OMP_NUM_THREADS=2",
+                                     "OMP_WAIT_POLICY=passive",
+                                     "OFFICIAL_MAX_ISA=avx2",
+                                     "CUDA_VISIBLE_DEVICES=",
+                                     nullptr};
+  std::string told;
+  for (const EnvironmentVariable& variable : VariablesThatChangeRuns(environment)) {
+    told += variable.name + "=" + variable.value + " ";
+  }
+  CHECK(told == "CUDA_VISIBLE_DEVICES= OFFICIAL_MAX_ISA=avx2 OMP_NUM_THREADS=2 ");
+}
+
+TEST_CASE("--helpmatch shows the flags whose name or help has a text") {
+  const Outcome epochs = RunWith({"--helpmatch=EPOCHS"}, Never);
+  CHECK(epochs.exit_code == 0);
+  CHECK_THAT(epochs.out, StartsWith("base:\n  -te, --train_epochs\n") && Contains("--epochs_between_evals\n"));
+  CHECK_THAT(epochs.out, !Contains("--batch_size\n") && !Contains("general:"));
+  CHECK_THAT(RunWith({"--helpmatch", "older ones are deleted"}, Never).out, Contains("--keep_checkpoint_max\n"));
+  const Outcome none = RunWith({"--helpmatch=no such text"}, Never);
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.err, Contains("--helpmatch=no such text: no flag has this text"));
+  CHECK_THAT(RunWith({"--helpmatch="}, Never).err, Contains("flag --helpmatch: needs a value"));
+}
+
 TEST_CASE("The body's status is the program's") {
   static absl::Status ends_with;
   const auto ending = [](const absl::Status& status) {

@@ -1,12 +1,18 @@
 #include "utils/run/config.h"
 
+#include <unistd.h>
+
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/flags/config_flag.h"
 #include "utils/flags/default_dirs.h"
+#include "utils/flags/environment.h"
 #include "utils/logs/console.h"
 #include "utils/logs/log.h"
+#include "utils/misc/text.h"
 
 namespace official::run {
 namespace {
@@ -50,6 +56,12 @@ absl::Status InitLogging(const Config& config) {
   }
   for (const std::string& note : config.notes) {
     LOG(INFO) << note;
+  }
+  const auto append = [](std::string* out, const flags::EnvironmentVariable& variable) {
+    absl::StrAppend(out, variable.name, "=", misc::Printable(variable.value));
+  };
+  if (const auto variables = flags::VariablesThatChangeRuns(environ); !variables.empty()) {
+    LOG(INFO) << "by environment variables: " << absl::StrJoin(variables, ", ", append);
   }
   if (!config.taken_from_training.empty()) {
     LOG(INFO) << "as " << config.train.model_dir << " was trained: " << config.taken_from_training;

@@ -27,6 +27,7 @@
 #include "utils/compute/cpu/available_cores.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cuda_backend/cuda_backend.h"
+#include "utils/compute/cuda_backend/gpu_kernels.h"
 #include "utils/distribute/grpc/connect_workers.h"
 #include "utils/flags/environment.h"
 #include "utils/logs/json.h"
@@ -190,10 +191,17 @@ std::string EnvironmentReport(const flags::Program& program, bool json) {
   for (flags::EnvironmentVariable& variable : flags::VariablesThatAreRead(environ)) {
     variables.emplace_back(std::move(variable.name), std::move(variable.value));
   }
-  const Json::Object report = {
-      {"program", program.name},  {"version", misc::kVersion}, {"commit", program.commit}, {"compiler", Compiler()},
-      {"system", System()},       {"processor", Processor()},  {"memory", Memory()},       {"gpus", Gpus()},
-      {"libraries", Libraries()}, {"environment", variables}};
+  const Json::Object report = {{"program", program.name},
+                               {"version", misc::kVersion},
+                               {"commit", program.commit},
+                               {"compiler", Compiler()},
+                               {"gpu_kernels", compute::kGpuKernels},
+                               {"system", System()},
+                               {"processor", Processor()},
+                               {"memory", Memory()},
+                               {"gpus", Gpus()},
+                               {"libraries", Libraries()},
+                               {"environment", variables}};
   if (json) return absl::StrCat(logs::DumpJson(report), "\n");
   std::string text;
   AsLines{"", text}(report);
