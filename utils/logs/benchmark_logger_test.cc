@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "utils/logs/captured_log.h"
@@ -113,6 +115,23 @@ TEST_CASE("metric.log: evaluation results in the order of their names, without g
       logger->LogEvaluationResult({{"loss", 0.46237424}, {"global_step", 207082}, {"accuracy", 0.9285}}, 207082).ok());
   CHECK(ReadFile(directory + "/metric.log") ==
         MetricLine("accuracy", "0.9285", "207082") + MetricLine("loss", "0.46237424", "207082"));
+}
+
+TEST_CASE("Values that are not finite are null, so that each line is JSON for any reader") {
+  const std::string directory = NewDirectory("not_finite");
+  const auto logger = FileLogger(directory);
+  for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    REQUIRE(logger->LogMetric({.name = "loss", .value = value, .global_step = 1}).ok());
+  }
+  REQUIRE(logger->LogRunInfo({.run_parameters = {{"clip_norm", HUGE_VAL}}}).ok());
+  std::ifstream metrics(directory + "/metric.log");
+  int lines = 0;
+  for (std::string line; std::getline(metrics, line); ++lines) {
+    CHECK(nlohmann::json::parse(line).at("value").is_null());  // throws for what is not JSON
+  }
+  CHECK(lines == 3);
+  const nlohmann::json run = nlohmann::json::parse(ReadFile(directory + "/benchmark_run.log"));
+  CHECK(run.at("run_parameters")[0].at("float_value").is_null());
 }
 
 TEST_CASE("metric.log: a later run appends, also after a line that a crash cut off") {

@@ -10,7 +10,4 @@ namespace official::logs {
 // Logs `message`, in JSON with the event's name and `fields`.
 void LogEvent(absl::string_view event, absl::string_view message, Json::Object fields = {});
 
-// Returns `value`, or null if it is not finite: JSON has no NaN and no infinity.
-Json FiniteOrNull(double value);
-
 }  // namespace official::logs

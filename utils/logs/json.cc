@@ -117,13 +117,7 @@ class Writer {
   void operator()(std::nullptr_t) { out_ += python_ ? "None" : "null"; }
   void operator()(bool value) { out_ += python_ ? (value ? "True" : "False") : (value ? "true" : "false"); }
   void operator()(int64_t value) { absl::StrAppend(&out_, value); }
-  void operator()(double value) {
-    if (python_ || std::isfinite(value)) {
-      out_ += FormatDouble(value);
-    } else {
-      out_ += std::isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity";
-    }
-  }
+  void operator()(double value) { out_ += python_ || std::isfinite(value) ? FormatDouble(value) : "null"; }
   void operator()(const std::string& value) { out_ += python_ ? ReprString(value) : JsonString(value); }
   void operator()(const Json::Array& array) {
     WriteItems('[', array, ']', [&](const Json& item) { std::visit(*this, item.value()); });

@@ -36,9 +36,9 @@ class Json {
   std::variant<std::nullptr_t, bool, int64_t, double, std::string, Array, Object> value_;
 };
 
-// Returns json.dumps(value): separators ", " and ": ", ASCII only; floats that are not finite are NaN, Infinity,
-// -Infinity, and bytes that are not UTF-8 are lone surrogates \udc80..\udcff, as Python reads them from the
-// environment.
+// Returns json.dumps(value): separators ", " and ": ", ASCII only; bytes that are not UTF-8 are lone surrogates
+// \udc80..\udcff, as Python reads them from the environment. Floats that are not finite are null: Python's NaN and
+// Infinity are no JSON, and databases refuse the whole file for them.
 std::string DumpJson(const Json& value);
 
 // Returns json.dumps(value, indent=indent).

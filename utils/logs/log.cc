@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <mutex>
@@ -157,8 +156,6 @@ void LogEvent(absl::string_view event, absl::string_view message, Json::Object f
   fields.insert(fields.begin(), {kEvent, std::string(event)});
   WriteLog(Severity::INFO, message, std::move(fields));
 }
-
-Json FiniteOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 void ShowLiveLine(absl::string_view text) {
   Output& output = GetOutput();

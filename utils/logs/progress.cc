@@ -30,7 +30,7 @@ std::string Eta(double seconds) {
 
 std::string FloatText(double value) { return FormatFloat(static_cast<float>(value)); }
 
-Json FiniteOrNull(std::optional<double> value) { return value ? logs::FiniteOrNull(*value) : Json(); }
+Json ValueOrNull(std::optional<double> value) { return value ? Json(*value) : Json(); }
 
 }  // namespace
 
@@ -148,7 +148,7 @@ std::string Progress::Summary() const {
 Json::Object Progress::SummaryFields() const {
   return {{"steps", steps_},
           {"warmup_steps", options_.warmup_steps},
-          {"examples_per_sec", FiniteOrNull(ExamplesPerSecond())}};
+          {"examples_per_sec", ValueOrNull(ExamplesPerSecond())}};
 }
 
 Progress::Shown Progress::ToShow(const StepInfo& step) const {
@@ -184,17 +184,17 @@ Json::Object Progress::Fields(const Shown& step) const {
   const std::optional<double> rate = ExamplesPerSecond();
   const double wait = rate ? measured_wait_.count() / measured_time_.count() : NAN;
   Json::Object tensors;
-  for (const auto& [name, value] : step.tensors) tensors.emplace_back(name, logs::FiniteOrNull(value));
+  for (const auto& [name, value] : step.tensors) tensors.emplace_back(name, value);
   return {{"epoch", step.epoch},
           {"total_epochs", total(options_.total_epochs)},
           {"global_step", step.global_step},
           {"total_steps", total(options_.total_steps)},
-          {"loss", FiniteOrNull(step.loss)},
+          {"loss", ValueOrNull(step.loss)},
           {"tensors", std::move(tensors)},
-          {"examples_per_sec", FiniteOrNull(rate)},
+          {"examples_per_sec", ValueOrNull(rate)},
           {"warmup_steps", options_.warmup_steps},
-          {"eta_sec", FiniteOrNull(EtaSeconds(step.global_step))},
-          {"data_wait_fraction", FiniteOrNull(wait)}};
+          {"eta_sec", ValueOrNull(EtaSeconds(step.global_step))},
+          {"data_wait_fraction", ValueOrNull(wait)}};
 }
 
 // The live line, of which a narrow terminal shows what has a low rank.

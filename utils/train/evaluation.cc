@@ -171,7 +171,7 @@ absl::StatusOr<EvalResults> ResultsOf(CheckpointedModel& model, const Replicated
 void LogResults(int64_t step, const EvalResults& results, int64_t examples, double seconds) {
   logs::Json::Object metrics;
   for (const auto& [name, value] : results) {
-    if (name != "global_step") metrics.emplace_back(name, logs::FiniteOrNull(value));
+    if (name != "global_step") metrics.emplace_back(name, value);
   }
   const auto append = [](std::string* out, const auto& r) { absl::StrAppend(out, r.first, " = ", r.second); };
   const double examples_per_sec = static_cast<double>(examples) / seconds;
