@@ -87,3 +87,15 @@ TileFunction FindTile(int rows, int vecs) {
   if constexpr (kRows < kMaxTileRows) return FindTile<kBlock, kRowStride, kPrefetch, kRows + 1>(rows, vecs);
   return nullptr;
 }
+
+// Writes the `rows` rows of a tile next to each other at each of `count` steps of a sum: from + i * stride to
+// to + i * kMaxTileRows.
+inline void PackRows(const float* from, int64_t stride, int rows, int64_t count, float* to) {
+  if (rows == kMaxTileRows) {  // a number that the compiler knows
+    for (int64_t i = 0; i < count; ++i) {
+      std::memcpy(to + i * kMaxTileRows, from + i * stride, kMaxTileRows * sizeof(float));
+    }
+  } else {
+    for (int64_t i = 0; i < count; ++i) std::copy_n(from + i * stride, rows, to + i * kMaxTileRows);
+  }
+}

@@ -107,7 +107,7 @@ void WeightGradient(const DenseGradient& g, int64_t row_begin, int64_t row_end, 
       const int64_t row1 = row_begin + (row_end - row_begin) * (tile + 1) / tiles;
       const int rows = static_cast<int>(row1 - row0);
       const TileFunction multiply = FindTile<1, 1>(rows, kMaxTileVecs);
-      for (int64_t n = 0; n < g.batch; ++n) std::copy_n(g.x + n * g.in + row0, rows, x_tile + n * kMaxTileRows);
+      PackRows(g.x + row0, g.in, rows, g.batch, x_tile);
       for (int64_t column = block; column < block_end; column += kColumns) {
         float* const output = g.output + row0 * g.out + column;
         // The lines to be written are prefetched during the arithmetic.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/parallel.h"
 
 namespace official::compute {
@@ -17,14 +18,36 @@ namespace {
 #undef OFFICIAL_ISA_BF16
 
 constexpr int64_t kColumns = kMaxTileVecs * kLanes;  // of a panel of b
-constexpr int64_t kDepth = 256;                      // of the sum at a time: a panel takes half of the L1 cache
-constexpr int64_t kTiles = 64, kRows = kTiles * kMaxTileRows;  // of a at a time: 400 kB
+constexpr int64_t kDepth = 320;                      // of the sum at a time: a panel takes 20 kB of the L1 cache
+constexpr int64_t kTiles = 48, kRows = kTiles * kMaxTileRows;  // of a at a time: 360 kB of the L2 cache
 
 struct Scratch {
   float a[kTiles][kDepth][kMaxTileRows];
+  float behind_a[kLanes - kMaxTileRows];  // which the last stores of PackTile reach
   float b[kDepth][kColumns];
   float edge[kMaxTileRows][kColumns];
+  const void* lines[kDepth];
 };
+
+// Writes the transpose of `count` rows of `length` floats, count <= kLanes: [length] rows to_stride apart. Of each,
+// kLanes floats are written, zeros behind the first `count`, so that where to_stride is less the next row is written
+// over them.
+void PackTransposed(const float* from, int64_t from_stride, int64_t count, int64_t length, float* to,
+                    int64_t to_stride) {
+  int64_t i = 0;
+  Vec rows[kLanes];
+  for (; i + kLanes <= length; i += kLanes, to += kLanes * to_stride) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kLanes; ++r) rows[r] = r < count ? Load(from + r * from_stride + i) : Zero();
+    Transpose(rows);
+#pragma GCC unroll 8
+    for (int r = 0; r < kLanes; ++r) Store(to + r * to_stride, rows[r]);
+  }
+  for (; i < length; ++i, to += to_stride) {
+    Store(to, Zero());
+    for (int64_t r = 0; r < count; ++r) to[r] = from[r * from_stride + i];
+  }
+}
 
 // The part of one product that a thread computes at a time.
 struct Block {
@@ -39,13 +62,18 @@ class BlockProduct {
 
   void Run(bool relu) {
     num_tiles_ = (block_.row_end - block_.row_begin + kMaxTileRows - 1) / kMaxTileRows;
-    for (int64_t k = 0; k < p_.k; k += kDepth) {
-      const int64_t depth = std::min(kDepth, p_.k - k);
-      for (int64_t tile = 0; tile < num_tiles_; ++tile) PackTile(tile, k, depth);
+    const int64_t num_depths = (p_.k + kDepth - 1) / kDepth;
+    for (int64_t i = 0; i < num_depths; ++i) {
+      const Share sum = ShareOf(p_.k, i, num_depths);
+      for (int64_t tile = 0; tile < num_tiles_; ++tile) PackTile(tile, sum.begin, sum.size());
       for (int64_t column = block_.column_begin; column < block_.column_end; column += kColumns) {
         const int64_t columns = std::min(kColumns, block_.column_end - column);
-        PackPanel(column, columns, k, depth);
-        for (int64_t tile = 0; tile < num_tiles_; ++tile) Multiply(tile, column, columns, depth, k > 0);
+        PackPanel(column, columns, sum.begin, sum.size());
+        const bool fetch = p_.b_column_stride == 1 && column + kColumns < block_.column_end;
+        if (fetch) ListLines(column + kColumns, sum.begin, sum.size());
+        for (int64_t tile = 0; tile < num_tiles_; ++tile) {
+          Multiply(tile, column, columns, sum.size(), i > 0, fetch && tile == 0);
+        }
       }
     }
     Finish(relu);
@@ -59,12 +87,10 @@ class BlockProduct {
     const int64_t rows = TileRows(tile);
     const float* from = block_.a + TileBegin(tile) * p_.a_row_stride + k * p_.a_column_stride;
     if (p_.a_row_stride == 1) {
-      for (int64_t i = 0; i < depth; ++i) std::copy_n(from + i * p_.a_column_stride, rows, s_.a[tile][i]);
+      PackRows(from, p_.a_column_stride, static_cast<int>(rows), depth, s_.a[tile][0]);
       return;
     }
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t i = 0; i < depth; ++i) s_.a[tile][i][r] = from[r * p_.a_row_stride + i * p_.a_column_stride];
-    }
+    PackTransposed(from, p_.a_row_stride, rows, depth, s_.a[tile][0], kMaxTileRows);
   }
 
   // Columns that are missing in the last panel are zero.
@@ -75,30 +101,48 @@ class BlockProduct {
       for (int64_t i = 0; i < depth; ++i) std::memcpy(s_.b[i], from + i * p_.b_row_stride, columns * sizeof(float));
       return;
     }
-    for (int64_t c = 0; c < columns; ++c) {
-      for (int64_t i = 0; i < depth; ++i) s_.b[i][c] = from[i * p_.b_row_stride + c * p_.b_column_stride];
+    for (int64_t c = 0; c < columns; c += kLanes) {
+      PackTransposed(from + c * p_.b_column_stride, p_.b_column_stride, std::min<int64_t>(kLanes, columns - c), depth,
+                     &s_.b[0][c], kColumns);
     }
   }
 
-  void Multiply(int64_t tile, int64_t column, int64_t columns, int64_t depth, bool accumulate) {
+  // The lines of memory from which the next panel will be packed.
+  void ListLines(int64_t column, int64_t k, int64_t depth) {
+    const float* const from = block_.b + k * p_.b_row_stride + column;
+    for (int64_t i = 0; i < depth; ++i) s_.lines[i] = from + i * p_.b_row_stride;
+  }
+
+  // Fetches the lines that a tile will write: each row may be in a page of its own.
+  void FetchOutputs(int64_t tile, int64_t column) const {
+    if (tile == num_tiles_) return;
+    const float* const y = block_.y + TileBegin(tile) * p_.n + column;
+    for (int64_t r = 0; r < TileRows(tile); ++r) __builtin_prefetch(y + r * p_.n, /*rw=*/1);
+  }
+
+  void Multiply(int64_t tile, int64_t column, int64_t columns, int64_t depth, bool accumulate, bool fetch) {
     const int64_t rows = TileRows(tile);
     const bool whole = columns == kColumns;
     float* const y = block_.y + TileBegin(tile) * p_.n + column;
+    FetchOutputs(tile + 1, column);
     if (!whole && accumulate) {
       for (int64_t r = 0; r < rows; ++r) std::memcpy(s_.edge[r], y + r * p_.n, columns * sizeof(float));
     }
-    FindTile<1, 1>(static_cast<int>(rows), kMaxTileVecs)({.a = s_.a[tile][0],
-                                                          .w = s_.b[0],
-                                                          .w_stride = kColumns,
-                                                          .out = whole ? y : s_.edge[0],
-                                                          .blocks = 1,
-                                                          .block_stride = 0,
-                                                          .height = 1,
-                                                          .y_stride = 0,
-                                                          .width = depth,
-                                                          .x_stride = kMaxTileRows,
-                                                          .out_stride = whole ? p_.n : kColumns,
-                                                          .accumulate = accumulate});
+    const TileFunction multiply = fetch ? FindTile<1, 1, 1>(static_cast<int>(rows), kMaxTileVecs)
+                                        : FindTile<1, 1>(static_cast<int>(rows), kMaxTileVecs);
+    multiply({.a = s_.a[tile][0],
+              .w = s_.b[0],
+              .w_stride = kColumns,
+              .out = whole ? y : s_.edge[0],
+              .blocks = 1,
+              .block_stride = 0,
+              .height = 1,
+              .y_stride = 0,
+              .width = depth,
+              .x_stride = kMaxTileRows,
+              .out_stride = whole ? p_.n : kColumns,
+              .accumulate = accumulate,
+              .prefetch = fetch ? s_.lines : nullptr});
     if (whole) return;
     for (int64_t r = 0; r < rows; ++r) std::memcpy(y + r * p_.n, s_.edge[r], columns * sizeof(float));
   }
@@ -128,6 +172,7 @@ int64_t OrderedProduct::scratch_bytes() const {
 }
 
 void OrderedProduct::Run(const float* a, const float* b, const float* bias, bool relu, float* y, void* scratch) const {
+  const int64_t tiles = (m + kMaxTileRows - 1) / kMaxTileRows;
   const int64_t row_blocks = (m + kRows - 1) / kRows, panels = (n + kColumns - 1) / kColumns;
   // Enough to give each thread some.
   const int64_t column_blocks = std::clamp<int64_t>(2 * num_threads / (batch * row_blocks), 1, panels);
@@ -139,8 +184,8 @@ void OrderedProduct::Run(const float* a, const float* b, const float* bias, bool
                          .b = b + i * b_batch_stride,
                          .bias = bias,
                          .y = y + i * m * n,
-                         .row_begin = rows * kRows,
-                         .row_end = std::min((rows + 1) * kRows, m),
+                         .row_begin = tiles * rows / row_blocks * kMaxTileRows,
+                         .row_end = std::min(tiles * (rows + 1) / row_blocks * kMaxTileRows, m),
                          .column_begin = panels * columns / column_blocks * kColumns,
                          .column_end = std::min(panels * (columns + 1) / column_blocks * kColumns, n)};
     BlockProduct(*this, block, thread_scratch).Run(relu);
