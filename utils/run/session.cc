@@ -25,6 +25,7 @@
 #include "utils/run/next_restart.h"
 #include "utils/run/records.h"
 #include "utils/run/usable_gpus.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/run_state.h"
 
 namespace official::run {
@@ -216,6 +217,7 @@ absl::Status Session::Lock() {
   const flags::BaseConfig& base = config_.base;
   // A mistyped directory is not made.
   if (base.eval_only && !files::Exists(config_.train.model_dir)) return NothingTrained(config_);
+  RETURN_IF_ERROR(train::CheckModelDir(config_.train.model_dir));
   ASSIGN_OR_RETURN(lock_, train::RunLock::Acquire(config_.train.model_dir));
   // If the default was missing when the program began, somebody else may have made it meanwhile.
   if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(config_.train.model_dir));

@@ -45,6 +45,14 @@ absl::Status NoCheckpoint(const std::string& prefix) {
   return absl::NotFoundError(message);
 }
 
+// What to do with a file that is given in place of a directory or a checkpoint, if it is an archive; else `otherwise`.
+std::string HowToName(const std::string& path, absl::string_view otherwise) {
+  const bool is_archive = data::KindOfFile(path) == "a tar archive" || absl::StrContains(BaseName(path), ".tar.") ||
+                          absl::EndsWith(path, ".tgz");
+  if (!is_archive) return absl::StrCat("; ", otherwise);
+  return absl::StrCat("; unpack it, tar xf ", path, ", and name the directory that it holds");
+}
+
 // The checkpoint with a prefix; `named` is what the user has written.
 absl::StatusOr<LatestCheckpoint> OpenOne(const std::string& named, const std::string& prefix) {
   const std::string index = absl::StrCat(prefix, ".index");
@@ -55,8 +63,9 @@ absl::StatusOr<LatestCheckpoint> OpenOne(const std::string& named, const std::st
     const absl::string_view kind = data::KindOfFile(named);
     return absl::DataLossError(absl::StrCat(named, " is ", kind.empty() ? "no checkpoint" : kind,
                                             kind.empty() ? "" : ", not a checkpoint",
-                                            "; name the directory of a run, a checkpoint (run/model.ckpt-600) or its "
-                                            ".index"));
+                                            HowToName(named,
+                                                      "name the directory of a run, a checkpoint (run/model.ckpt-600) "
+                                                      "or its .index")));
   }
   absl::StatusOr<std::unique_ptr<BundleReader>> reader = BundleReader::Open(prefix);
   if (absl::IsDataLoss(reader.status())) {
@@ -74,6 +83,13 @@ std::optional<std::string> LatestCheckpointName(const std::string& model_dir) {
   return BaseName(state->model_checkpoint_path());
 }
 
+absl::Status CheckModelDir(const std::string& model_dir) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(model_dir, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--model_dir=", model_dir, " is a file", HowToName(model_dir, "name the directory of a run")));
+}
+
 std::string CheckpointNamed(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return path;
@@ -86,6 +102,7 @@ std::string CheckpointNamed(const std::string& path) {
 
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir) {
   if (!files::Exists(model_dir)) return LatestCheckpoint();
+  RETURN_IF_ERROR(CheckModelDir(model_dir));
   std::vector<std::string> problems;
   std::set<std::string> tried;
   const auto try_prefix = [&](const std::string& prefix) -> absl::StatusOr<LatestCheckpoint> {
