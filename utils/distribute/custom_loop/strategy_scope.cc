@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/custom_loop/current_strategy.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::distribute {
@@ -129,6 +130,7 @@ absl::Status StrategyScope::Restore(const std::string& name) {
 absl::StatusOr<ReplicaStep> StrategyScope::Build(const ReplicaFunction& function, int replica,
                                                  absl::Span<const compute::TensorType> inputs) {
   const int id = static_cast<int>(strategy().local_replicas().begin) + replica;
+  const UnderStrategy under(strategy());
   replicas_.in_replica_context = true;
   absl::StatusOr<ReplicaStep> built =
       BuildReplicaStep(function.fn_, inputs, {id, num_replicas_in_sync(), strategy().pack_sizes()},
@@ -147,6 +149,7 @@ absl::StatusOr<ReplicaFunction::Update> StrategyScope::BuildUpdate(const Replica
     }
     return found;
   };
+  const UnderStrategy under(strategy());
   replicas_.in_replica_context = true;
   absl::StatusOr<UpdateStep> step = BuildUpdateStep(function.fn_, TypesOf(inputs), num_replicas_in_sync(), placed_here);
   replicas_.in_replica_context = false;

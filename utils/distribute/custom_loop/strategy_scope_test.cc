@@ -13,6 +13,7 @@
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/distribute/custom_loop/current_strategy.h"
 #include "utils/distribute/custom_loop/loss.h"
 #include "utils/distribute/custom_loop/test_replicas.h"
 #include "utils/distribute/tensor_bytes.h"
@@ -119,6 +120,51 @@ TEST_CASE("A plain value is its own mean and has no sum") {
   CHECK(three.scope->Reduce(ReduceOp::kSum, value).status().message() ==
         "A non-DistributedValues value 5 cannot be reduced with the given reduce op ReduceOp.SUM.");
   CHECK(one.scope->Reduce(ReduceOp::kSum, value).value().scalar<float>() == 5);
+}
+
+TEST_CASE("Code that was given no strategy finds that of its scope, or else the default one") {
+  CHECK_FALSE(HasStrategy());
+  Strategy& by_default = GetStrategy();
+  CHECK(&by_default == &GetStrategy());
+  CHECK(by_default.name() == "default");
+  CHECK(by_default.num_replicas_in_sync() == 1);
+  Replicas two(2), three(3);
+  std::vector<Strategy*> found;
+  const auto note = [&](ReplicaContext& context) {
+    CHECK(HasStrategy());
+    CHECK(GetStrategy().num_replicas_in_sync() == context.num_replicas_in_sync());
+    found.push_back(&GetStrategy());
+  };
+  REQUIRE(two.Do(note).ok());
+  REQUIRE(three
+              .Do([&](ReplicaContext& context) {
+                context.MergeCall(
+                    [&](CrossReplicaContext&, absl::Span<const PerReplicaValue>) {
+                      note(context);
+                      return Values{};
+                    },
+                    {});
+              })
+              .ok());
+  CHECK(found == std::vector<Strategy*>{two.strategy.get(), two.strategy.get(), three.strategy.get(),
+                                        three.strategy.get(), three.strategy.get()});
+  CHECK_FALSE(HasStrategy());
+  CHECK(&GetStrategy() == &by_default);
+}
+
+TEST_CASE("The default strategy calls a function once, and reduces a value to itself") {
+  const auto scope = StrategyScope::Create(GetStrategy(), /*seed=*/1).value();
+  int calls = 0;
+  ReplicaFunction function([&](ReplicaContext&, absl::Span<const Value> inputs) {
+    ++calls;
+    return Values{compute::Square(inputs[0])};
+  });
+  const auto results = scope->Run(function, {Vector({2, 3})}).value();
+  CHECK(calls == 1);
+  CHECK(Components(results[0]) == std::vector<Floats>{{4, 9}});
+  CHECK(Elements(scope->Reduce(ReduceOp::kSum, Tensor::Scalar(1.0f)).value()) == Floats{1});
+  CHECK(Elements(scope->Reduce(ReduceOp::kSum, results[0]).value()) == Floats{4, 9});
+  CHECK(Elements(scope->Reduce(ReduceOp::kMean, results[0], /*axis=*/0).value()) == Floats{6.5});
 }
 
 TEST_CASE("Gather joins values of uneven length; local results are the components") {

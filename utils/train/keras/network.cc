@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/reduction/reduction.h"
-#include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/ops/top_k/top_k.h"
 
 namespace official::keras {
@@ -14,14 +13,6 @@ namespace official::keras {
 using compute::DType;
 using compute::Tensor;
 using compute::Value;
-
-LossFn MeanSquaredError() {
-  return [](Value labels, Value outputs) { return compute::Mean(compute::Square(compute::Sub(outputs, labels))); };
-}
-
-LossFn SparseCategoricalCrossentropy() {
-  return [](Value labels, Value outputs) { return compute::Mean(compute::SparseSoftmaxCrossEntropy(outputs, labels)); };
-}
 
 Metric SparseCategoricalAccuracy(std::string name) {
   return {std::move(name), [](Value labels, Value outputs) {

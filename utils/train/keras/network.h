@@ -1,4 +1,4 @@
-// Network, loss and metrics: the parts of a Keras model, and the graph of a batch that they make.
+// Network and metrics: the parts of a Keras model beside its loss, and the graph of a batch that they make.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/layers/layers.h"
+#include "utils/train/keras/losses.h"
 #include "utils/train/model.h"
 
 namespace official::keras {
@@ -17,13 +18,6 @@ namespace official::keras {
 // Builds the outputs [batch, ...] of the network for the features of a batch. It is called in each mode: `in` says in
 // which, and has the features, and in training the random state for Dropout.
 using NetworkFn = std::function<compute::Value(compute::Layers& layers, const train::ModelInputs& in)>;
-
-// Returns the loss of a batch, a float32 scalar: the mean over its examples.
-using LossFn = std::function<compute::Value(compute::Value labels, compute::Value outputs)>;
-// Outputs and labels of the same shape, float32.
-LossFn MeanSquaredError();
-// Outputs [batch, classes], float32, before softmax (from_logits=True); labels [batch], int32.
-LossFn SparseCategoricalCrossentropy();
 
 // A mean over examples. `values` returns the value of each of a batch, float32.
 struct Metric {

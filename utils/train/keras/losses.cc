@@ -1,0 +1,52 @@
+#include "utils/train/keras/losses.h"
+
+#include <utility>
+
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/reduction/reduction.h"
+#include "utils/compute/ops/softmax/softmax.h"
+
+namespace official::keras {
+namespace {
+
+using compute::Tensor;
+using compute::Value;
+
+// A loss of the mean over the last dimension of what `elements` returns.
+LossFn MeanOfElements(LossFn elements, Reduction reduction) {
+  return [elements = std::move(elements), reduction](Value labels, Value outputs) {
+    const Value losses = elements(labels, outputs);
+    return reduction == Reduction::kNone ? compute::Mean(losses, {-1}) : compute::Mean(losses);
+  };
+}
+
+// Of each logit: max(x, 0) - x z + log(1 + exp(-|x|)), with the gradient sigmoid(x) - z also where x is 0.
+// Source: tf.nn.sigmoid_cross_entropy_with_logits.
+Value SigmoidCrossEntropy(Value labels, Value logits) {
+  if (!logits) return logits;
+  const auto constant = [&](float number) { return logits.graph()->Constant(Tensor::Scalar(number)); };
+  const Value zero = constant(0), one = constant(1);
+  const Value is_positive = compute::GreaterEqual(logits, zero);
+  const Value positive = compute::Maximum(logits, zero);
+  const Value minus_abs = compute::Select(is_positive, compute::Neg(logits), logits);
+  const Value log_of_sum = compute::Log(compute::Add(one, compute::Exp(minus_abs)));
+  return compute::Add(compute::Sub(positive, compute::Mul(logits, labels)), log_of_sum);
+}
+
+}  // namespace
+
+LossFn MeanSquaredError(Reduction reduction) {
+  return MeanOfElements([](Value labels, Value outputs) { return compute::Square(compute::Sub(outputs, labels)); },
+                        reduction);
+}
+
+LossFn SparseCategoricalCrossentropy(Reduction reduction) {
+  return [reduction](Value labels, Value outputs) {
+    const Value losses = compute::SparseSoftmaxCrossEntropy(outputs, labels);
+    return reduction == Reduction::kNone ? losses : compute::Mean(losses);
+  };
+}
+
+LossFn BinaryCrossentropy(Reduction reduction) { return MeanOfElements(SigmoidCrossEntropy, reduction); }
+
+}  // namespace official::keras
