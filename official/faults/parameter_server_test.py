@@ -486,8 +486,10 @@ class ParameterServerTest(workers.WorkersCase):
         self.assertIn("the cluster has 9 ps, and of the 8 variables of model mnist, which are placed on them in turn, ps 0", told)
 
     def test_no_servers(self) -> None:
-        outcome = self.run_steps(self.model_dir, 3, "--distribution_strategy=parameter_server")
-        self.assert_refused(outcome, 2, "--distribution_strategy=parameter_server", "needs to have `ps` jobs")
+        cluster = json.dumps({"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 0}})
+        flags = ("--distribution_strategy=parameter_server",)
+        outcome = self.run_steps(self.model_dir, 3, *flags, env={"TF_CONFIG": cluster})
+        self.assert_refused(outcome, 2, *flags, "needs to have `ps` jobs")
 
 
 if __name__ == "__main__":

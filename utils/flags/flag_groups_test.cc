@@ -294,7 +294,8 @@ TEST_CASE("The file logger needs its directory, BigQuery is refused") {
 }
 
 TEST_CASE("One of the two checkpoint intervals") {
-  CHECK_THAT(Error({"--save_checkpoints_steps=10", "--save_checkpoints_secs=60"}), Contains("use one of them"));
+  CHECK_THAT(Error({"--save_checkpoints_steps=10", "--save_checkpoints_secs=60"}),
+             Contains("cannot be combined with --save_checkpoints_secs; use one of them"));
   REQUIRE(Parse({"--save_checkpoints_steps=10"}).ok());
   CHECK(FromFlags<train::TrainOptions>().save_checkpoints_steps == 10);
   REQUIRE(Parse({"--save_checkpoints_steps=", "--save_checkpoints_secs=60"}).ok());

@@ -140,7 +140,8 @@ OFFICIAL_FLAG(
     "variables in the host's memory, or of one GPU. multi_worker_mirrored, collective_all_reduce: the same, with "
     "workers. "
     "parameter_server, the default where TF_CONFIG has the job ps: workers train independently of each other, and the "
-    "processes of ps hold the variables. tpu: mirrored, on the TPU cores of this machine, or on the other devices of "
+    "processes of ps hold the variables; in a process alone as central_storage. tpu: mirrored, on the TPU cores of "
+    "this machine, or on the other devices of "
     "--pjrt_plugin.",
     .choices = {"off", "default", "one_device", "mirrored", "central_storage", "multi_worker_mirrored",
                 "collective_all_reduce", "parameter_server", "tpu"},

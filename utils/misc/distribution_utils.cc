@@ -77,7 +77,7 @@ absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy
   if (distribution_strategy == "multi_worker_mirrored" || distribution_strategy == "collective_all_reduce") {
     return "multi_worker_mirrored";
   }
-  if (distribution_strategy == "parameter_server") {
+  if (distribution_strategy == "parameter_server" && num_workers > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(flag,
                      " needs parameter servers, and this run has none: the cluster spec needs to have `ps` jobs; "
@@ -94,7 +94,8 @@ absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy
                                                    " workers; use --distribution_strategy=multi_worker_mirrored"));
   }
   if (distribution_strategy == "mirrored") return "mirrored";
-  if (distribution_strategy == "central_storage") {
+  // TensorFlow's ParameterServerStrategy without a cluster is what was later named CentralStorageStrategy.
+  if (distribution_strategy == "central_storage" || distribution_strategy == "parameter_server") {
     if (in_host_memory || num_replicas <= 1) return "central_storage";
     return absl::InvalidArgumentError(absl::StrCat(flag, " is for CPU devices or one GPU, and this run has ",
                                                    num_replicas, " ", devices,

@@ -98,6 +98,7 @@ TEST_CASE("A strategy has TensorFlow's name, or is refused where there are too m
   for (const int devices : {1, 4}) {
     CHECK(StrategyName("mirrored", 1, devices).value() == "mirrored");
     CHECK(StrategyName("central_storage", 1, devices).value() == "central_storage");
+    CHECK(StrategyName("parameter_server", 1, devices).value() == "central_storage");
     for (const int workers : {1, 2}) {
       CHECK(StrategyName("multi_worker_mirrored", workers, devices).value() == "multi_worker_mirrored");
       CHECK(StrategyName("collective_all_reduce", workers, devices).value() == "multi_worker_mirrored");
@@ -112,6 +113,9 @@ TEST_CASE("A strategy has TensorFlow's name, or is refused where there are too m
   CHECK(StrategyName("central_storage", 1, 1, "GPUs", /*in_host_memory=*/false).value() == "central_storage");
   CHECK(Message(StrategyName("central_storage", 1, 2, "GPUs", /*in_host_memory=*/false).status()) ==
         "--distribution_strategy=central_storage is for CPU devices or one GPU, and this run has 2 GPUs; use "
+        "--distribution_strategy=mirrored, which computes the same");
+  CHECK(Message(StrategyName("parameter_server", 1, 2, "GPUs", /*in_host_memory=*/false).status()) ==
+        "--distribution_strategy=parameter_server is for CPU devices or one GPU, and this run has 2 GPUs; use "
         "--distribution_strategy=mirrored, which computes the same");
   for (const char* one : {"off", "one_device", "mirrored", "central_storage"}) {
     const absl::Status status = StrategyName(one, 3, 3, "replicas").status();

@@ -319,15 +319,18 @@ TEST_CASE("A training loop of one's own has no parameter servers") {
              StartsWith("TF_CONFIG describes 1 ps, and a training loop of one's own has only workers; leave ps out"));
 }
 
-TEST_CASE("The strategy parameter_server needs parameter servers") {
+TEST_CASE("The strategy parameter_server needs parameter servers, but in a process alone one copy of the variables") {
   Config config;
   config.base.num_gpus = 0;
+  config.performance.num_cpu_devices = 2;
   config.performance.distribution_strategy = "parameter_server";
-  for (const int num_workers : {1, 2}) {
-    const std::string refused = Refused(DevicesFor(config, num_workers).status());
-    CHECK_THAT(refused, StartsWith("--distribution_strategy=parameter_server needs parameter servers, and this run has "
-                                   "none: the cluster spec needs to have `ps` jobs; add \"ps\": [\"host:port\"]"));
-  }
+  const Devices alone = DevicesFor(config).value();
+  CHECK(alone.strategy == "central_storage");
+  CHECK(alone.num_replicas == 2);
+  CHECK(alone.num_servers == 0);
+  CHECK_THAT(Refused(DevicesFor(config, /*num_workers=*/2).status()),
+             StartsWith("--distribution_strategy=parameter_server needs parameter servers, and this run has none: the "
+                        "cluster spec needs to have `ps` jobs; add \"ps\": [\"host:port\"]"));
 }
 
 TEST_CASE("Strangers are kept out, or it is said that they need not be") {
