@@ -143,7 +143,7 @@ class ConnectionFlagsTest(unittest.TestCase):
         flags_of = [(f"--num_cpu_devices={devices}",) for devices in (1, 2, 1)]
         for task in [self.finish(process) for process in self.start(self.coordinator, COORDINATED, *flags_of)]:
             self.assertEqual(task.code, 2, task.stderr)
-            self.assertIn("number of replicas", task.stderr)
+            self.assertIn("has number of replicas 2, but worker 0 has 1; start all", task.stderr)
 
     def test_servers_that_wait_for_a_client_run_the_tasks(self) -> None:
         for program, jobs in self.programs():

@@ -64,12 +64,11 @@ absl::Status CheckpointFollower::Load(const Latest& latest, Estimator& estimator
   RETURN_IF_ERROR(loaded);
   loaded_ = latest;
   last_new_ = Clock::now();
-  warned_ = std::chrono::minutes(0);
+  warned_ = std::chrono::seconds(0);
   return absl::OkStatus();
 }
 
 absl::Status CheckpointFollower::Wait(const std::string& for_what) {
-  constexpr std::chrono::minutes kWarnEvery(10);
   std::this_thread::sleep_for(kAskInterval);
   if (options_.interruption() == Interruption::kStop) {
     return absl::CancelledError(absl::StrCat("stopped while it waited for ", for_what));
@@ -80,9 +79,9 @@ absl::Status CheckpointFollower::Wait(const std::string& for_what) {
                                                options_.timeout.count(), " s, in which ", for_what,
                                                " was waited for; is the chief training there?"));
   }
-  if (waited >= warned_ + kWarnEvery) {
-    warned_ += kWarnEvery;
-    LOG(WARNING) << "has waited " << warned_.count() << " minutes for " << for_what << " in " << model_dir_
+  if (waited >= warned_ + options_.warn_every) {
+    warned_ += options_.warn_every;
+    LOG(WARNING) << "has waited " << warned_.count() << " s for " << for_what << " in " << model_dir_
                  << "; is the chief training there?";
   }
   return absl::OkStatus();

@@ -20,6 +20,7 @@ struct FollowOptions {
   std::chrono::seconds start_delay{120};  // until the first evaluation
   std::chrono::seconds throttle{600};     // from the begin of an evaluation to that of the next
   std::chrono::seconds timeout{86400};    // without a new checkpoint, or in which model_dir has none
+  std::chrono::seconds warn_every{600};   // of that time
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };  // asked every kAskInterval
 };
 
@@ -56,7 +57,7 @@ class CheckpointFollower {
   std::optional<Latest> loaded_;       // the checkpoint that the estimator has
   Clock::time_point next_evaluation_;  // not before
   Clock::time_point last_new_;         // when there was a new checkpoint
-  std::chrono::minutes warned_{0};     // of so long a time without
+  std::chrono::seconds warned_{0};     // of so long a time without
 };
 
 }  // namespace official::train

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/train/line_model.h"
 #include "utils/train/rounds.h"
 
@@ -148,6 +150,18 @@ TEST_CASE("A wait for the first checkpoint ends when a stop is wanted, or after 
   CHECK_THAT(std::string(late.WaitForFirst().message()),
              Contains("--model_dir=" + missing + " has had no new checkpoint for 1 s"));
   CHECK(!files::Exists(missing));
+}
+
+TEST_CASE("Who waits long for a checkpoint is told so again and again") {
+  const std::string missing = Config().model_dir;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  CheckpointFollower follower(missing, {.timeout = seconds(3), .warn_every = seconds(1)});
+  CHECK(absl::IsUnavailable(follower.WaitForFirst()));
+  const std::string text = log.Text();
+  for (const char* waited : {"1", "2"}) {
+    CHECK_THAT(text, Contains(absl::StrCat("has waited ", waited, " s for the first checkpoint in ", missing,
+                                           "; is the chief training there?")));
+  }
 }
 
 TEST_CASE("A checkpoint that the training removes for a newer one is no error, one that is damaged is") {

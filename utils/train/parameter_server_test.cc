@@ -299,6 +299,23 @@ TEST_CASE("A synchronous step takes the mean of so many gradients") {
   CHECK(NumberOf(none, 3) == 0);
 }
 
+// TensorFlow's SparseConditionalAccumulator would divide the row by 1: see docs/manual/devices.md.
+TEST_CASE("A synchronous step divides a row by the number of all gradients, of which one has it") {
+  Server server(EmbeddingModel(Optimizer(0)), {.sync_replicas = true, .replicas_to_aggregate = 2});
+  REQUIRE(
+      server.Ask(RequestOf('S', 0) + std::string((kTables + kWeights) * sizeof(float) + sizeof(int64_t), '\0')).ok());
+  std::vector<float> numbers = {0.5f};
+  numbers.resize(1 + kWeights);
+  REQUIRE(server.Ask(0, RequestOf('U', 0, numbers) + RowsIn({7, 2}, {4, 8, 12, 4, 4, 4}) + RowsIn({})).ok());
+  REQUIRE(server.Ask(1, RequestOf('U', 0, numbers) + RowsIn({2}, {8, 8, 8}) + RowsIn({})).ok());
+  CHECK(server.GlobalStep() == 1);
+  const std::string answer = server.Ask(RequestOf('R', 0) + RowsIn({2, 7}) + RowsIn({})).value();
+  std::vector<float> rows(2 * kUserSize);
+  REQUIRE(answer.size() >= rows.size() * sizeof(float));
+  std::memcpy(rows.data(), answer.data() + answer.size() - rows.size() * sizeof(float), rows.size() * sizeof(float));
+  CHECK(rows == std::vector<float>{-3, -3, -3, -1, -2, -3});
+}
+
 TEST_CASE("A synchronous server waits for the step that a worker has seen on another") {
   Server server(LinearModel(), {.sync_replicas = true, .replicas_to_aggregate = 1});
   server.Begin();

@@ -116,6 +116,8 @@ TEST_CASE("Misspelt keys and jobs are refused with the nearest name") {
              Contains("the key task.typ is unknown; did you mean \"type\"?"));
   CHECK_THAT(MessageFor(WithTask(R"({"type": "Worker", "index": 0})")),
              Contains("task.type is \"Worker\"; did you mean \"worker\"?"));
+  CHECK_THAT(MessageFor(WithTask(R"({"type": "local", "index": 0})")),
+             Contains("task.type is \"local\"; write one of chief, worker, ps, evaluator, master"));
   CHECK_THAT(MessageFor(WithCluster(R"({"workers": ["a:1"]})")),
              Contains("the job cluster.workers is unknown; did you mean \"worker\"?"));
   CHECK_THAT(MessageFor(WithCluster(R"({"x\ny": ["a:1"]})")),
