@@ -20,6 +20,8 @@ from tools.interop import graph, harness
 IMAGENET_MEANS = [123.68, 116.78, 103.94]
 SYNTHETIC = ["--use_synthetic_data", "--batch_size=1", "--max_train_steps=1"]
 
+tf.disable_resource_variables()  # as in 2018: a Saver puts others into one file, of the CPU
+
 # The archives' folders, the version of their network and the step of their checkpoint.
 ARCHIVES = [
     ("20180601_resnet_v1_imagenet_checkpoint", 1, 257706),
@@ -87,8 +89,7 @@ class ArchivesTest(harness.InteropTest):
                     with self.subTest(flags[:2]):
                         self.assertIn(f"tar xf {archive}", self.refused(*network, *flags))
 
-                with tarfile.open(archive) as tar:
-                    tar.extractall(self.folder, filter="data")
+                subprocess.run(["tar", "xf", archive], cwd=self.folder, check=True)
                 extracted = f"--model_dir={self.folder / name}"
                 evaluated = self.run_binary(*network, extracted, "--eval_only", *SYNTHETIC, "--output=json")
                 self.assertEqual(json.loads(evaluated.splitlines()[0])["global_step"], step)
