@@ -157,6 +157,13 @@ class FlagsTest(unittest.TestCase):
         self.assertEqual({point["event"] for point in points}, {"schedule"})
         return [(point["global_step"], point["learning_rate"]) for point in points]
 
+    def test_the_schedule_of_a_few_batches_ends_with_them(self) -> None:
+        flags = ("--dataset_name=cifar10", "--overfit_batches=2", "--train_epochs=10", "--lr_schedule=linear")
+        points = self.schedule("resnet_main", *flags)
+        (_, first), (last_step, last) = points[0], points[-1]
+        self.assertEqual(last_step, 19)
+        self.assertLess(last, 0.1 * first)
+
     def test_the_plan_of_a_step_is_described(self) -> None:
         flags = ("--use_synthetic_data", "--batch_size=8", "--max_train_steps=2", "--describe_plan")
         with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:

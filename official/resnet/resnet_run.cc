@@ -183,10 +183,10 @@ run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_s
                         }};
 }
 
-// The network, with the learning rate of a batch size.
+// The network, with the learning rate of a batch size, whose epochs are those of the run.
 ModelConfig WithSchedule(ModelConfig model, const ResnetConfig& config, const run::Input& input, int batch_size) {
   model.schedule.batch_size = batch_size;
-  model.schedule.num_train_examples = input.num_train_examples;
+  model.schedule.num_train_examples = run::DataOf(config, input).num_train_examples;
   model.schedule.train_epochs = config.base.train_epochs;
   return model;
 }

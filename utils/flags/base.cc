@@ -143,8 +143,8 @@ OFFICIAL_FLAG(train::TrainOptions, seed,
 
 OFFICIAL_FLAG(BaseConfig, overfit_batches,
               "Train on the first so many batches of the training data again and again, and evaluate on the same: a "
-              "model that cannot learn these by heart has a fault. They are always the same batches, and stay in "
-              "memory.",
+              "model that cannot learn these by heart has a fault. They are always the same batches, and in memory "
+              "while a run trains on them.",
               .range = AtLeast(1), .unset_means = "all batches",
               .other_names = {{"overfit overfit_pct limit_train_batches num_overfit_batches"}});
 

@@ -46,8 +46,9 @@ constexpr absl::string_view kPrefixes[] = {"OFFICIAL_", "TF_",   "CUDA_", "CUDNN
 
 // Those that change how a run computes, in its results or its devices.
 constexpr absl::string_view kComputingPrefixes[] = {
-    "OFFICIAL_MAX_ISA", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDNN_", "CUBLAS_", "NCCL_",
-    "ONEDNN_",          "DNNL_",           "TPU_LIBRARY_PATH"};
+    "OFFICIAL_MAX_ISA", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDNN_",
+    "CUBLAS_",          "NCCL_",           "NVIDIA_TF32_OVERRIDE", "ONEDNN_",           "DNNL_",
+    "TPU_LIBRARY_PATH"};
 
 constexpr absl::string_view kSecretWords[] = {"SECRET", "TOKEN", "PASSWORD", "PASSWD",     "CREDENTIAL",
                                               "COOKIE", "JWT",   "API_KEY",  "PRIVATE_KEY"};

@@ -41,14 +41,16 @@ environment:
       (default: no limit)
 )";
 
+std::string FlagHelp(const GeneralFlag& flag) {
+  return absl::StrCat(std::string(kNameIndent, ' '),
+                      flag.short_name.empty() ? "" : absl::StrCat("-", flag.short_name, ", "), "--", flag.name,
+                      flag.value.empty() ? "" : absl::StrCat("=", flag.value), "\n",
+                      misc::Wrap(flag.help, kTextIndent, kWidth));
+}
+
 std::string GeneralHelp(const Program& program) {
   std::string text = "\ngeneral:\n";
-  for (const GeneralFlag& flag : GeneralFlags(program)) {
-    absl::StrAppend(&text, std::string(kNameIndent, ' '),
-                    flag.short_name.empty() ? "" : absl::StrCat("-", flag.short_name, ", "), "--", flag.name,
-                    flag.value.empty() ? "" : absl::StrCat("=", flag.value), "\n",
-                    misc::Wrap(flag.help, kTextIndent, kWidth));
-  }
+  for (const GeneralFlag& flag : GeneralFlags(program)) absl::StrAppend(&text, FlagHelp(flag));
   return absl::StrCat(text, kEnvironment);
 }
 
@@ -75,17 +77,26 @@ std::string HelpText(const Program& program, const CommandLine& command_line, bo
   return absl::StrCat(text, shows_all ? GeneralHelp(program) : "\nTry --helpfull for all flags.\n");
 }
 
-absl::StatusOr<std::string> MatchingHelpText(const CommandLine& command_line) {
+absl::StatusOr<std::string> MatchingHelpText(const Program& program, const CommandLine& command_line) {
   const std::string wanted = absl::AsciiStrToLower(command_line.request_value());
   std::string text;
+  const auto add_group = [&](absl::string_view name, absl::string_view flags) {
+    if (!flags.empty()) absl::StrAppend(&text, text.empty() ? "" : "\n", name, ":\n", flags);
+  };
   for (const CommandLine::Group& group : command_line.groups()) {
     std::string flags;
     for (const CommandLine::Flag& flag : group.flags) {
       const std::string searched = absl::StrCat(flag.spec.name, "\n", flag.spec.short_name, "\n", HelpOf(flag));
       if (absl::StrContains(absl::AsciiStrToLower(searched), wanted)) absl::StrAppend(&flags, FlagHelp(flag));
     }
-    if (!flags.empty()) absl::StrAppend(&text, text.empty() ? "" : "\n", group.name, ":\n", flags);
+    add_group(group.name, flags);
   }
+  std::string general;
+  for (const GeneralFlag& flag : GeneralFlags(program)) {
+    const std::string searched = absl::StrCat(flag.name, "\n", flag.short_name, "\n", flag.help);
+    if (absl::StrContains(absl::AsciiStrToLower(searched), wanted)) absl::StrAppend(&general, FlagHelp(flag));
+  }
+  add_group("general", general);
   if (!text.empty()) return text;
   return absl::InvalidArgumentError(absl::StrCat("flag --helpmatch=", misc::Printable(command_line.request_value()),
                                                  ": no flag has this text; --helpfull shows all flags"));

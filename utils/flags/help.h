@@ -14,7 +14,7 @@ std::string HelpText(const Program& program, const CommandLine& command_line, bo
 
 // Returns the flags, in their groups, whose names or help texts have the text of --helpmatch. InvalidArgument if there
 // are none.
-absl::StatusOr<std::string> MatchingHelpText(const CommandLine& command_line);
+absl::StatusOr<std::string> MatchingHelpText(const Program& program, const CommandLine& command_line);
 
 // Returns a text such as "mnist_main 0.1.0, commit f88c437d4c2a, GCC 12.2.0, without kernels for GPUs", or else with
 // "kernels for GPUs by CUDA 13.0, cuDNN 9.19.0 and NCCL 2.28.9".

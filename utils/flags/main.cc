@@ -100,7 +100,7 @@ absl::StatusOr<std::string> AnswerOf(const Program& program, const CommandLine& 
     case CommandLine::Request::kHelpFull:
       return HelpText(program, command_line, /*full=*/true);
     case CommandLine::Request::kHelpMatch:
-      return MatchingHelpText(command_line);
+      return MatchingHelpText(program, command_line);
     case CommandLine::Request::kVersion:
       return VersionText(program);
     case CommandLine::Request::kCompletion:

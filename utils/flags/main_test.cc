@@ -141,7 +141,9 @@ TEST_CASE("--helpmatch shows the flags whose name or help has a text") {
   const Outcome epochs = RunWith({"--helpmatch=EPOCHS"}, Never);
   CHECK(epochs.exit_code == 0);
   CHECK_THAT(epochs.out, StartsWith("base:\n  -te, --train_epochs\n") && Contains("--epochs_between_evals\n"));
-  CHECK_THAT(epochs.out, !Contains("--batch_size\n") && !Contains("general:"));
+  CHECK_THAT(epochs.out, !Contains("--batch_size\n") && !Contains("--dump_config"));
+  CHECK_THAT(RunWith({"--helpmatch=dump_config"}, Never).out,
+             StartsWith("general:\n") && Contains("  --dump_config\n"));
   CHECK_THAT(RunWith({"--helpmatch", "older ones are deleted"}, Never).out, Contains("--keep_checkpoint_max\n"));
   const Outcome none = RunWith({"--helpmatch=no such text"}, Never);
   CHECK(none.exit_code == 2);

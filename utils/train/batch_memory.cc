@@ -20,7 +20,11 @@ constexpr double kBatchesInMemory = 4;
 
 std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
 
-// The bytes of a graph's values, as if each had memory of its own: no less than the arena of its program.
+// The part of the free memory below which what BytesOfValues says needs no closer look: an arena also has what kernels
+// need beside the values.
+constexpr double kClearShare = 0.7;
+
+// The bytes of a graph's values, as if each had memory of its own: nearly always more than the arena of its program.
 double BytesOfValues(const compute::Graph& graph) {
   double bytes = 0;
   for (const auto& node : graph.nodes()) {
@@ -29,9 +33,12 @@ double BytesOfValues(const compute::Graph& graph) {
   return bytes;
 }
 
-double BytesOfVariables(const compute::Graph& graph) {
+// With `more_copies` of the trainable ones.
+double BytesOfVariables(const compute::Graph& graph, int more_copies) {
   double bytes = 0;
-  for (const compute::VariableSpec& spec : graph.variables()) bytes += static_cast<double>(spec.type.num_bytes());
+  for (const compute::VariableSpec& spec : graph.variables()) {
+    bytes += static_cast<double>(spec.type.num_bytes()) * (1 + (spec.trainable ? more_copies : 0));
+  }
   return bytes;
 }
 
@@ -103,16 +110,18 @@ class BatchMemory {
     }
     ASSIGN_OR_RETURN(BuiltModel built, BuildModel(checkpointed_.model(), Mode::kTrain, config.dtype, config.loss_scale,
                                                   types, /*has_examples=*/true, /*num_replicas=*/1));
-    variable_bytes_ = BytesOfVariables(*built.graph);
+    // Moving averages, and the sums of the gradients of micro-batches.
+    const int more_copies =
+        (checkpointed_.keeps_averages() ? 1 : 0) + (checkpointed_.replicas().micro_batches() > 1 ? 1 : 0);
+    variable_bytes_ = BytesOfVariables(*built.graph, more_copies);
     return built;
   }
 
   // Takes what a program of one replica needs: `fixed` bytes and `slope` more for each example of its share.
   void SetLine(double fixed, double slope) {
     const int replicas = strategy_.num_local_replicas();
-    // One copy for each replica that does not share them, and one that a checkpoint is written from.
-    const double copies = 1 + (!uses_host_memory() ? 0 : strategy_.shares_memory() ? 1 : replicas);
-    fixed_ = copies * variable_bytes_ + replicas * fixed;
+    // The replicas share one copy, and a checkpoint is written from another one.
+    fixed_ = 2 * variable_bytes_ + replicas * fixed;
     double of_input = 0;
     for (const auto* leaves : {&spec_.features, &spec_.labels}) {
       for (const data::Leaf& leaf : *leaves) of_input += static_cast<double>(leaf.type.num_bytes());
@@ -144,18 +153,20 @@ absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::Element
   const int64_t available = misc::AvailableMemory();
   if (available < 0 || (checkpointed.model().share && !largest)) return absl::OkStatus();
   const auto free = static_cast<double>(available);
+  const double usable = kUsableShare * free;
   const auto examples = static_cast<double>(largest ? largest->num_examples : batch_size);
   BatchMemory memory(checkpointed, spec, largest);
   // Programs are compiled only where the answer is not clear, since that takes start-up time.
   RETURN_IF_ERROR(memory.Bound(examples));
-  if (memory.Needed(examples) < kUsableShare * free) return absl::OkStatus();
-  RETURN_IF_ERROR(memory.Plan(free));
+  if (memory.Needed(examples) < kClearShare * free) return absl::OkStatus();
+  // Planning makes the variables, which may be too large by themselves.
+  if (memory.Needed(0) < usable) RETURN_IF_ERROR(memory.Plan(free));
   const double needed = memory.Needed(examples);
-  if (needed < kUsableShare * free) return absl::OkStatus();
+  if (needed < usable) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed), " of memory and ", Gigabytes(free),
                    " are free; ",
-                   WhatFits(memory.ThatFit(kUsableShare * free), static_cast<double>(batch_size) / examples,
+                   WhatFits(memory.ThatFit(usable), static_cast<double>(batch_size) / examples,
                             checkpointed.strategy().num_replicas_in_sync())));
 }
 

@@ -113,6 +113,9 @@ class CheckpointedModel {
   // Logs that the save for Interruption::kSave is done.
   void LogSavedOnRequest() const;
 
+  // True if the training also has the moving average of each trainable variable.
+  bool keeps_averages() const { return config_.ema_decay && config_.trains; }
+
  private:
   CheckpointedModel(Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy);
   absl::Status Restore();
@@ -125,7 +128,6 @@ class CheckpointedModel {
   absl::Status PrepareVariables(const compute::Graph& graph);
   // Writes to the variables `added` what the checkpoint, or that of a warm start, has of them.
   absl::Status RestoreVariables(const std::vector<compute::VariableSpec>& added);
-  bool keeps_averages() const { return config_.ema_decay && config_.trains; }
   // Logs what becomes of moving averages that the checkpoint has, or has not.
   void LogAverages();
   // Returns the name of the tensor in the checkpoint that a variable gets its value from.

@@ -68,7 +68,7 @@ TEST_CASE("A plugin with a newer interface than the header's, which has more fun
 }
 
 TEST_CASE("A plugin for TPUs is not initialized where there is no TPU") {
-  if (access("/dev/accel0", F_OK) == 0 || access("/dev/vfio", F_OK) == 0) return;
+  if (access("/dev/accel0", F_OK) == 0 || access("/dev/vfio/0", F_OK) == 0) return;
   const absl::Status status = PjrtPlugin::Load(FakePlugin("tpu")).status();
   CHECK(absl::IsFailedPrecondition(status));
   CHECK(status.message() == absl::StrCat("the PJRT plugin ", FakePlugin("tpu"),

@@ -20,11 +20,12 @@ namespace {
 constexpr int64_t kColumns = kMaxTileVecs * kLanes;  // of a panel of b
 constexpr int64_t kDepth = 320;                      // of the sum at a time: a panel takes 20 kB of the L1 cache
 constexpr int64_t kTiles = 48, kRows = kTiles * kMaxTileRows;  // of a at a time: 360 kB of the L2 cache
+constexpr size_t kCacheLine = 64;
 
-struct Scratch {
+struct alignas(kCacheLine) Scratch {
   float a[kTiles][kDepth][kMaxTileRows];
   float behind_a[kLanes - kMaxTileRows];  // which the last stores of PackTile reach
-  float b[kDepth][kColumns];
+  alignas(kCacheLine) float b[kDepth][kColumns];
   float edge[kMaxTileRows][kColumns];
   const void* lines[kDepth];
 };

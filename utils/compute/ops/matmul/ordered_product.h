@@ -14,7 +14,7 @@ struct OrderedProduct {
   int64_t b_batch_stride, b_row_stride, b_column_stride;
   int num_threads;
 
-  int64_t scratch_bytes() const;
+  int64_t scratch_bytes() const;  // at a multiple of 64 bytes
   // Computes y, plus a bias [n] (null: none), and then ReLU if `relu`.
   void Run(const float* a, const float* b, const float* bias, bool relu, float* y, void* scratch) const;
 };

@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -43,8 +45,10 @@ std::vector<float> Multiply(const Case& c, const std::vector<float>& a, const st
   const int before = NumThreads();
   SetNumThreads(threads);
   const OrderedProduct product = ProductOf(c, threads);
-  std::vector<float> y(c.batch * c.m * c.n, NAN), scratch(product.scratch_bytes() / sizeof(float));
-  product.Run(a.data(), b.data(), bias.empty() ? nullptr : bias.data(), relu, y.data(), scratch.data());
+  std::vector<float> y(c.batch * c.m * c.n, NAN);
+  const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(64, product.scratch_bytes()),
+                                                            &std::free);
+  product.Run(a.data(), b.data(), bias.empty() ? nullptr : bias.data(), relu, y.data(), scratch.get());
   SetNumThreads(before);
   return y;
 }
