@@ -86,7 +86,7 @@ std::optional<std::string> LatestCheckpointName(const std::string& model_dir) {
 absl::Status CheckModelDir(const std::string& model_dir) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(model_dir, error)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(model_dir, " is a file, not the directory of a run",
+  return absl::FailedPreconditionError(absl::StrCat(model_dir, " is a file, not the directory of a run",
                                                  HowToName(model_dir, "name the directory of a run")));
 }
 

@@ -39,7 +39,7 @@ struct LatestCheckpoint {
 // checkpoint. A caller that will save there opens the CheckpointSaver first, which finishes what a killed one has left.
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);
 
-// Returns InvalidArgument if a file is given in place of the directory, such as an archive of one.
+// Returns FailedPrecondition if a file is given in place of the directory, such as an archive of one.
 absl::Status CheckModelDir(const std::string& model_dir);
 
 // Returns the name of the latest checkpoint, "model.ckpt-600", as the state file has it, which it may be without;
