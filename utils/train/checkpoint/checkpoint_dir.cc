@@ -87,7 +87,7 @@ absl::Status CheckModelDir(const std::string& model_dir) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(model_dir, error)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(model_dir, " is a file, not the directory of a run",
-                                                 HowToName(model_dir, "name the directory of a run")));
+                                                    HowToName(model_dir, "name the directory of a run")));
 }
 
 std::string CheckpointNamed(const std::string& path) {
