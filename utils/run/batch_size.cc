@@ -29,7 +29,6 @@ constexpr double kUsableShare = 0.8;         // of the free memory of the host
 constexpr double kFreeShareOfDevice = 0.25;  // of what a training step needs, to be left free
 constexpr double kTimedSeconds = 0.4;        // as many steps as take this long are timed
 constexpr int64_t kMaxTimedSteps = 200;
-constexpr int64_t kBatchesInMemory = 4;  // one in use, the others read ahead
 
 double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
@@ -109,16 +108,9 @@ class Attempt {
   // Returns why the host has too little memory; "" if it has enough.
   std::string WhyTooLarge(const train::MemoryPlan& plan) const {
     if (free_bytes_ < 0) return "";
-    // Variables of each device, of which those that compute in the host's memory share one copy, and those that a
-    // checkpoint is written from.
-    const distribute::Strategy& strategy = estimator_->strategy();
-    const int64_t devices = strategy.device(0).uses_host_memory() ? plan.num_replicas : 0;
-    const int64_t copies = strategy.shares_memory() ? 1 : devices;
-    const int64_t needed = (copies + 1) * (plan.parameter_bytes + plan.other_variable_bytes) +
-                           devices * plan.intermediate_bytes + kBatchesInMemory * plan.batch_bytes;
-    if (static_cast<double>(needed) <= kUsableShare * static_cast<double>(free_bytes_)) return "";
-    return absl::StrFormat("it needs about %s, and of the %s that are free at most %.0f%% are used", Gigabytes(needed),
-                           Gigabytes(free_bytes_), 100 * kUsableShare);
+    if (static_cast<double>(plan.host_bytes) <= kUsableShare * static_cast<double>(free_bytes_)) return "";
+    return absl::StrFormat("it needs about %s, and of the %s that are free at most %.0f%% are used",
+                           Gigabytes(plan.host_bytes), Gigabytes(free_bytes_), 100 * kUsableShare);
   }
 
   // ResourceExhausted if a device has less memory left than should stay free.

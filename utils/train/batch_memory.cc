@@ -16,7 +16,7 @@ namespace {
 // The share of the free memory that a run may be planned to take.
 constexpr double kUsableShare = 0.9;
 // Batches in memory: one in use, the others read ahead.
-constexpr double kBatchesInMemory = 4;
+constexpr int64_t kBatchesInMemory = 4;
 
 std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
 
@@ -127,7 +127,7 @@ class BatchMemory {
       for (const data::Leaf& leaf : *leaves) of_input += static_cast<double>(leaf.type.num_bytes());
     }
     const double local = static_cast<double>(replicas) / strategy_.num_replicas_in_sync();
-    per_example_ = replicas * slope * ExamplesOfShare(1) + local * kBatchesInMemory * of_input;
+    per_example_ = replicas * slope * ExamplesOfShare(1) + local * static_cast<double>(kBatchesInMemory) * of_input;
   }
 
   CheckpointedModel& checkpointed_;
@@ -193,6 +193,10 @@ absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const dat
   for (const data::Tensors* tensors : {&batch.features, &batch.labels}) {
     for (const compute::Tensor& tensor : *tensors) plan.batch_bytes += tensor.num_bytes();
   }
+  const bool in_host_memory = checkpointed.strategy().device(0).uses_host_memory();  // all share one copy there
+  plan.host_bytes = (in_host_memory ? 2 : 1) * (plan.parameter_bytes + plan.other_variable_bytes) +
+                    (in_host_memory ? plan.num_replicas * plan.intermediate_bytes : 0) +
+                    kBatchesInMemory * plan.batch_bytes;
   return plan;
 }
 

@@ -7,8 +7,9 @@
 
 namespace official::keras {
 
-// What becomes of the losses of a batch: their mean, a scalar, or nothing, [batch]. A loop of one's own on several
-// replicas takes kNone and divides by the size of the global batch: distribute::ComputeAverageLoss.
+// Reduction: what becomes of the losses of a batch: their mean, a scalar, or nothing, so that each example has one. A
+// loop of one's own on several replicas takes kNone and divides by the size of the global batch:
+// distribute::ComputeAverageLoss.
 enum class Reduction { kSumOverBatchSize, kNone };
 
 // Returns the loss of a batch, float32: a scalar for a Keras model.
