@@ -72,7 +72,7 @@ absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::st
 }
 
 absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_workers, int num_replicas,
-                                         absl::string_view devices, bool in_host_memory) {
+                                         absl::string_view devices) {
   const std::string flag = absl::StrCat("--distribution_strategy=", distribution_strategy);
   if (distribution_strategy == "multi_worker_mirrored" || distribution_strategy == "collective_all_reduce") {
     return "multi_worker_mirrored";
@@ -96,10 +96,7 @@ absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy
   if (distribution_strategy == "mirrored") return "mirrored";
   // TensorFlow's ParameterServerStrategy without a cluster is what was later named CentralStorageStrategy.
   if (distribution_strategy == "central_storage" || distribution_strategy == "parameter_server") {
-    if (in_host_memory || num_replicas <= 1) return "central_storage";
-    return absl::InvalidArgumentError(absl::StrCat(flag, " is for CPU devices or one GPU, and this run has ",
-                                                   num_replicas, " ", devices,
-                                                   "; use --distribution_strategy=mirrored, which computes the same"));
+    return "central_storage";
   }
   if (num_replicas <= 1) return "one_device";
   if (distribution_strategy == "default") return "mirrored";

@@ -110,13 +110,6 @@ TEST_CASE("A strategy has TensorFlow's name, or is refused where there are too m
     CHECK_THAT(Message(status), Contains(absl::StrCat("--distribution_strategy=", one, " is for one device")) &&
                                     Contains("this run has 2 CPU devices;"));
   }
-  CHECK(StrategyName("central_storage", 1, 1, "GPUs", /*in_host_memory=*/false).value() == "central_storage");
-  CHECK(Message(StrategyName("central_storage", 1, 2, "GPUs", /*in_host_memory=*/false).status()) ==
-        "--distribution_strategy=central_storage is for CPU devices or one GPU, and this run has 2 GPUs; use "
-        "--distribution_strategy=mirrored, which computes the same");
-  CHECK(Message(StrategyName("parameter_server", 1, 2, "GPUs", /*in_host_memory=*/false).status()) ==
-        "--distribution_strategy=parameter_server is for CPU devices or one GPU, and this run has 2 GPUs; use "
-        "--distribution_strategy=mirrored, which computes the same");
   for (const char* one : {"off", "one_device", "mirrored", "central_storage"}) {
     const absl::Status status = StrategyName(one, 3, 3, "replicas").status();
     CHECK(absl::IsInvalidArgument(status));

@@ -21,6 +21,7 @@
 #include "utils/misc/exit_code.h"
 #include "utils/misc/version.h"
 #include "utils/run/cluster_secrets.h"
+#include "utils/run/server_flags.h"
 
 namespace official::run {
 namespace {
@@ -112,15 +113,7 @@ absl::Status CheckServers(const Config& config, const Cluster& cluster) {
   if (config.base.eval_only) return refused("--eval_only", absl::StrCat("evaluate alone: ", cluster.launch->alone));
   if (config.base.stop_threshold) return refused("--stop_threshold", "leave it out");
   if (config.base.early_stop) return refused("--early_stop", "leave it out");
-  if (config.train.dtype != compute::DType::kFloat32) {
-    return refused(config.train.dtype == compute::DType::kBFloat16 ? "--dtype=bf16" : "--dtype=fp16",
-                   "use --dtype=fp32");
-  }
-  if (config.train.ema_decay) return refused("--ema_decay", "leave it out");
-  if (config.train.clip_norm) {
-    return refused("--clip_norm", "whose norm is of gradients that no task has together; use --clip_value");
-  }
-  if (config.train.loss_scale.dynamic) return refused("--loss_scale=dynamic", "use a fixed --loss_scale");
+  RETURN_IF_ERROR(CheckServerFlags(config, refused));
   if (config.cluster.on_peer_loss == flags::OnPeerLoss::kRestart) {
     return refused("--on_peer_loss=restart", "leave it out: the others go on without a worker that is lost");
   }

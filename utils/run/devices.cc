@@ -12,6 +12,7 @@
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/run/pjrt_plugin.h"
+#include "utils/run/server_flags.h"
 #include "utils/run/usable_gpus.h"
 
 namespace official::run {
@@ -121,9 +122,8 @@ absl::StatusOr<Devices> ReplicasFor(const Config& config, int num_workers, int n
     devices.strategy = "parameter_server";
     return devices;
   }
-  ASSIGN_OR_RETURN(devices.strategy,
-                   misc::StrategyName(config.performance.distribution_strategy, num_workers, devices.num_replicas,
-                                      NameOfReplicas(devices, num_workers), num_gpus == 0));
+  ASSIGN_OR_RETURN(devices.strategy, misc::StrategyName(config.performance.distribution_strategy, num_workers,
+                                                        devices.num_replicas, NameOfReplicas(devices, num_workers)));
   return devices;
 }
 
@@ -140,7 +140,20 @@ absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int nu
   ASSIGN_OR_RETURN(Devices devices, ReplicasFor(config, num_workers, num_servers));
   ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
                                                                    NameOfReplicas(devices, num_workers)));
+  if (KeepsVariablesOnHost(devices)) {
+    RETURN_IF_ERROR(CheckServerFlags(config, [&](absl::string_view flag, absl::string_view advice) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--distribution_strategy=", config.performance.distribution_strategy,
+                       " updates the variables of ", devices.num_replicas, " GPUs in the memory of the host, and ",
+                       flag, " is not for that; ", advice, ", or --distribution_strategy=mirrored"));
+    }));
+    devices.num_servers = 1;
+  }
   return devices;
+}
+
+bool KeepsVariablesOnHost(const Devices& devices) {
+  return devices.strategy == "central_storage" && devices.kind != "cpu" && devices.num_replicas > 1;
 }
 
 absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices,

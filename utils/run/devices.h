@@ -18,7 +18,9 @@ struct Devices {
   std::vector<int> indices = {};  // those of --devices; empty: the first ones
   int num_replicas = 1;           // of all workers together; with parameter servers, of each worker
   int replica_batch = 0;          // examples of a batch for each replica
-  int num_servers = 0;            // parameter servers; with them each worker may have other devices
+  // Parameter servers; with them each worker may have other devices. With central_storage on several GPUs one, which is
+  // in this process (host_server.h).
+  int num_servers = 0;
 };
 
 // Returns InvalidArgument if a run is to have GPUs and several CPU devices.
@@ -26,11 +28,16 @@ absl::Status CheckOneKind(const Config& config);
 
 // Returns the devices that --num_gpus, --num_cpu_devices and --num_replicas ask for. InvalidArgument if there are not
 // so many GPUs, --distribution_strategy is not for so many devices or workers, some worker would have no replica,
-// --batch_size cannot be divided among them, or there are parameter servers and --num_replicas. With
+// --batch_size cannot be divided among them, there are parameter servers and --num_replicas, or flags that are not for
+// those of central_storage. With
 // --distribution_strategy=tpu they are those of the PJRT plugin: the errors of UsePjrtPlugin. A parameter server has
 // one CPU device, whatever the flags say of the workers'.
 absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers = 1, int num_servers = 0,
                                    bool is_server = false);
+
+// True for central_storage on several GPUs: each computes with a copy of the variables, which are in the memory of the
+// host and updated there.
+bool KeepsVariablesOnHost(const Devices& devices);
 
 // Returns, likewise, the replicas of workers that train in step and their strategy, for a program whose batches are not
 // --batch_size.

@@ -262,7 +262,6 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
   loss_watch_.reset();
   if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
-  ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices_, exchange_.get()));
   train::EstimatorConfig estimator_config = EstimatorConfigFor(config_, input_, use, options_);
   if (const auto& partitioner = config_.cluster.ps_partitioner; partitioner && cluster_.num_servers > 0) {
     ASSIGN_OR_RETURN(estimator_config.servers.partitioner,
@@ -274,6 +273,12 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
                      exporting::CheckpointGraphOf(serving, /*averages=*/config_.train.ema_decay.has_value()));
     estimator_config.meta_graph = checkpoint_graph_.meta_graph;
   }
+  if (KeepsVariablesOnHost(devices_) && !only_evaluates()) {
+    host_server_ = std::make_unique<HostServer>(model, estimator_config, input_.spec,
+                                                config_.performance.intra_op_parallelism_threads);
+  }
+  ASSIGN_OR_RETURN(auto strategy,
+                   MakeStrategy(config_, devices_, host_server_ ? &host_server_->exchange() : exchange_.get()));
   ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), estimator_config, std::move(strategy)));
   if (only_evaluates()) {
     if (estimator_->origin() == "fresh") return NothingTrained(config_);
@@ -314,9 +319,9 @@ absl::Status Session::DecideByEvaluations(const train::EvalResults* results) {
     if (results != nullptr) RETURN_IF_ERROR(best_evaluations_->Add(estimator_->global_step(), *results));
     return best_evaluations_->WhyStop().value_or("");
   };
-  // Workers that train in step stop together; parameter servers have no --early_stop.
+  // Workers that train in step stop together; several that do not have no --early_stop.
   if (cluster_.num_servers > 0) return decide().status();
-  ASSIGN_OR_RETURN(why_stop_, estimator_->strategy().FromChief(decide()));
+  ASSIGN_OR_RETURN(why_stop_, host_server_ ? decide() : estimator_->strategy().FromChief(decide()));
   if (results != nullptr && !why_stop_.empty()) {
     LOG(INFO) << "--early_stop ends the training: " << why_stop_;
   }
@@ -446,6 +451,7 @@ absl::Status Session::Train() {
   const absl::Status trained =
       estimator_->Train(train_input, until.max_steps, records_->hooks(), train::EndOf(schedule_, until));
   others_know_end_ = absl::IsCancelled(trained);  // all of them stop, or one has failed
+  if (!trained.ok() && host_server_) return host_server_->End(trained);
   RETURN_IF_ERROR(trained);
   // Who had nothing left has only waited for other workers.
   const bool is_empty = before.epoch < until.end_epoch && estimator_->state().position == before;
@@ -553,6 +559,7 @@ absl::Status Session::End() {
   RETURN_IF_ERROR(recorded);
   RETURN_IF_ERROR(estimator_->WaitForOtherWorkers());
   RETURN_IF_ERROR(estimator_->LeaveServers());
+  if (host_server_) RETURN_IF_ERROR(host_server_->End(absl::OkStatus()));
   others_know_end_ = ended_ = true;
   if (exchange_ != nullptr) exchange_->Finish();
   if (!trained || !stopped) return absl::OkStatus();

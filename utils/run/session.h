@@ -48,6 +48,7 @@
 #include "utils/run/config.h"
 #include "utils/run/devices.h"
 #include "utils/run/evaluator_watch.h"
+#include "utils/run/host_server.h"
 #include "utils/run/input.h"
 #include "utils/run/loss_watch.h"
 #include "utils/run/report.h"
@@ -167,6 +168,7 @@ class Session {
   Devices devices_;
   Cluster cluster_;
   std::unique_ptr<distribute::Exchange> exchange_;     // with the other workers; null: there are none
+  std::unique_ptr<HostServer> host_server_;            // of central_storage on several GPUs
   std::optional<LossWatch> loss_watch_;                // until the data are there
   std::optional<train::CheckpointFollower> follower_;  // of an evaluator
   std::optional<EvaluatorWatch> evaluator_watch_;      // of the chief beside an evaluator, while it trains

@@ -26,6 +26,13 @@ absl::StatusOr<std::unique_ptr<ConnectedStrategy>> ConnectedStrategy::Create(con
                                                    cluster.launch->alone));
   }
   ASSIGN_OR_RETURN(const Devices devices, ReplicasFor(config, cluster.num_workers));
+  if (KeepsVariablesOnHost(devices)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--distribution_strategy=", config.performance.distribution_strategy,
+                     ": in a training loop of one's own it is "
+                     "for CPU devices or one GPU, and this run has ",
+                     devices.num_replicas, " GPUs; use --distribution_strategy=mirrored, which computes the same"));
+  }
   auto connected = std::make_unique<ConnectedStrategy>();
   if (cluster.num_workers > 1) {
     ASSIGN_OR_RETURN(connected->exchange_, Connect(config, cluster, devices));

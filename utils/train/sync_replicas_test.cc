@@ -2,20 +2,24 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "utils/files/files.h"
+
 namespace official::train {
 namespace {
 
-// What a worker does, and what comes of it.
+// What a worker does, and what comes of it: an event of sync_replicas_scripts.json, which the test interop/
+// sync_replicas_test.py gives to TensorFlow's SyncReplicasOptimizer. The learning rate is 1.
 struct Event {
   int worker;  // applies the gradient and waits for a token
   int64_t local_step;
   float gradient;
   bool is_taken;
-  float variable;  // with a learning rate of 1
+  float variable;
   int64_t global_step;
   std::vector<std::pair<int, int64_t>> tokens;  // the workers that get one now, and its value
 };
@@ -25,113 +29,21 @@ struct Script {
   std::vector<Event> events;
 };
 
-// Found by running SyncReplicasOptimizer of TensorFlow 2.15.1 around GradientDescentOptimizer(1.0) for one variable,
-// the accumulator and the queue of which were given these gradients by hand: after each one, the chief made its step if
-// it could, and the workers that waited took tokens in turn.
-const Script kScripts[] = {
-    {{.replicas_to_aggregate = 2, .num_workers = 2, .num_tokens = 2},
-     {
-         {0, 0, 1, true, 0.0f, 0, {{0, 0}}},
-         {0, 0, 8, true, -4.5f, 1, {{0, 0}}},
-         {1, 0, 8, false, -4.5f, 1, {{1, 1}}},
-         {1, 1, 2, true, -4.5f, 1, {{1, 1}}},
-         {0, 0, 1, false, -4.5f, 1, {}},
-         {1, 1, 8, true, -9.5f, 2, {{0, 2}, {1, 2}}},
-         {0, 2, 1, true, -9.5f, 2, {}},
-         {1, 2, 4, true, -12.0f, 3, {{0, 3}, {1, 3}}},
-         {1, 3, 2, true, -12.0f, 3, {}},
-         {0, 3, 1, true, -13.5f, 4, {{1, 4}, {0, 4}}},
-         {1, 4, 1, true, -13.5f, 4, {}},
-         {0, 4, 32, true, -30.0f, 5, {{1, 5}, {0, 5}}},
-         {1, 5, 8, true, -30.0f, 5, {}},
-         {0, 5, 8, true, -38.0f, 6, {{1, 6}, {0, 6}}},
-     }},
-    {{.replicas_to_aggregate = 2, .num_workers = 2, .num_tokens = 0},
-     {
-         {1, 0, 32, true, 0.0f, 0, {}},
-         {0, 0, 32, true, -32.0f, 1, {{1, 1}, {0, 1}}},
-         {1, 1, 32, true, -32.0f, 1, {}},
-         {0, 1, 16, true, -56.0f, 2, {{1, 2}, {0, 2}}},
-         {0, 2, 8, true, -56.0f, 2, {}},
-         {1, 2, 2, true, -61.0f, 3, {{0, 3}, {1, 3}}},
-         {1, 3, 2, true, -61.0f, 3, {}},
-         {0, 3, 8, true, -66.0f, 4, {{1, 4}, {0, 4}}},
-         {1, 4, 8, true, -66.0f, 4, {}},
-         {0, 4, 16, true, -78.0f, 5, {{1, 5}, {0, 5}}},
-         {0, 5, 32, true, -78.0f, 5, {}},
-         {1, 5, 4, true, -96.0f, 6, {{0, 6}, {1, 6}}},
-         {0, 6, 8, true, -96.0f, 6, {}},
-         {1, 6, 1, true, -100.5f, 7, {{0, 7}, {1, 7}}},
-     }},
-    {{.replicas_to_aggregate = 2, .num_workers = 3, .num_tokens = 0},
-     {
-         {2, 0, 1, true, 0.0f, 0, {}},
-         {0, 0, 4, true, -2.5f, 1, {{2, 1}, {0, 1}}},
-         {1, 0, 32, false, -2.5f, 1, {{1, 1}}},
-         {1, 1, 4, true, -2.5f, 1, {}},
-         {0, 1, 2, true, -5.5f, 2, {{1, 2}, {0, 2}}},
-         {1, 2, 16, true, -5.5f, 2, {{1, 2}}},
-         {1, 2, 8, true, -17.5f, 3, {{1, 3}}},
-         {1, 3, 32, true, -17.5f, 3, {{1, 3}}},
-         {1, 3, 16, true, -41.5f, 4, {{1, 3}}},
-         {2, 1, 16, false, -41.5f, 4, {{2, 4}}},
-         {2, 4, 16, true, -41.5f, 4, {{2, 4}}},
-         {0, 2, 1, false, -41.5f, 4, {{0, 4}}},
-         {1, 3, 4, false, -41.5f, 4, {}},
-         {0, 4, 4, true, -51.5f, 5, {{1, 5}, {0, 5}}},
-     }},
-    {{.replicas_to_aggregate = 4, .num_workers = 2, .num_tokens = 2},
-     {
-         {0, 0, 16, true, 0.0f, 0, {{0, 0}}},
-         {0, 0, 16, true, 0.0f, 0, {{0, 0}}},
-         {0, 0, 16, true, 0.0f, 0, {}},
-         {1, 0, 1, true, -12.25f, 1, {{0, 1}, {1, 1}}},
-         {1, 1, 8, true, -12.25f, 1, {{1, 1}}},
-         {0, 1, 2, true, -12.25f, 1, {{0, 1}}},
-         {0, 1, 32, true, -12.25f, 1, {}},
-         {1, 1, 16, true, -26.75f, 2, {{0, 2}, {1, 2}}},
-         {0, 2, 32, true, -26.75f, 2, {{0, 2}}},
-         {1, 2, 2, true, -26.75f, 2, {{1, 2}}},
-         {1, 2, 16, true, -26.75f, 2, {}},
-         {0, 2, 1, true, -39.5f, 3, {{1, 3}, {0, 3}}},
-         {1, 3, 1, true, -39.5f, 3, {{1, 3}}},
-         {0, 3, 16, true, -39.5f, 3, {{0, 3}}},
-     }},
-    {{.replicas_to_aggregate = 3, .num_workers = 3, .num_tokens = 0},
-     {
-         {0, 0, 1, true, 0.0f, 0, {}},
-         {2, 0, 8, true, 0.0f, 0, {}},
-         {1, 0, 1, true, -3.33333325f, 1, {{0, 1}, {2, 1}, {1, 1}}},
-         {0, 1, 16, true, -3.33333325f, 1, {}},
-         {2, 1, 1, true, -3.33333325f, 1, {}},
-         {1, 1, 16, true, -14.333333f, 2, {{0, 2}, {2, 2}, {1, 2}}},
-         {1, 2, 2, true, -14.333333f, 2, {}},
-         {2, 2, 4, true, -14.333333f, 2, {}},
-         {0, 2, 1, true, -16.666666f, 3, {{1, 3}, {2, 3}, {0, 3}}},
-         {2, 3, 4, true, -16.666666f, 3, {}},
-         {1, 3, 2, true, -16.666666f, 3, {}},
-         {0, 3, 4, true, -20.0f, 4, {{2, 4}, {1, 4}, {0, 4}}},
-         {1, 4, 32, true, -20.0f, 4, {}},
-         {2, 4, 4, true, -20.0f, 4, {}},
-     }},
-    {{.replicas_to_aggregate = 1, .num_workers = 2, .num_tokens = 1},
-     {
-         {1, 0, 1, true, -1.0f, 1, {{1, 0}}},
-         {0, 0, 4, false, -1.0f, 1, {{0, 1}}},
-         {0, 1, 2, true, -3.0f, 2, {{0, 1}}},
-         {1, 0, 8, false, -3.0f, 2, {{1, 2}}},
-         {1, 2, 32, true, -35.0f, 3, {{1, 2}}},
-         {0, 1, 1, false, -35.0f, 3, {{0, 3}}},
-         {0, 3, 2, true, -37.0f, 4, {{0, 3}}},
-         {1, 2, 8, false, -37.0f, 4, {{1, 4}}},
-         {1, 4, 16, true, -53.0f, 5, {{1, 4}}},
-         {1, 4, 2, false, -53.0f, 5, {{1, 5}}},
-         {1, 5, 32, true, -85.0f, 6, {{1, 5}}},
-         {1, 5, 4, false, -85.0f, 6, {{1, 6}}},
-         {1, 6, 16, true, -101.0f, 7, {{1, 6}}},
-         {1, 6, 8, false, -101.0f, 7, {{1, 7}}},
-     }},
-};
+std::vector<Script> ReadScripts() {
+  const nlohmann::json file =
+      nlohmann::json::parse(files::ReadFile("utils/train/sync_replicas_scripts.json", 1 << 20).value());
+  std::vector<Script> scripts;
+  for (const nlohmann::json& script : file.at("scripts")) {
+    Script& read = scripts.emplace_back();
+    read.options = {.replicas_to_aggregate = script.at("replicas_to_aggregate"),
+                    .num_workers = script.at("num_workers"),
+                    .num_tokens = script.at("num_tokens")};
+    for (const nlohmann::json& e : script.at("events")) {
+      read.events.push_back({e[0], e[1], e[2], e[3], e[4], e[5], e[6]});
+    }
+  }
+  return scripts;
+}
 
 std::string BytesOf(float gradient) { return {reinterpret_cast<const char*>(&gradient), sizeof gradient}; }
 
@@ -146,7 +58,9 @@ float MeanOf(const std::vector<std::string>& gradients) {
 }
 
 TEST_CASE("Gradients and tokens are TensorFlow's") {
-  for (const Script& script : kScripts) {
+  const std::vector<Script> scripts = ReadScripts();
+  REQUIRE(scripts.size() == 6);
+  for (const Script& script : scripts) {
     CAPTURE(script.options.replicas_to_aggregate, script.options.num_workers, script.options.num_tokens);
     SyncReplicas sync(script.options, 0);
     float variable = 0;
