@@ -64,7 +64,9 @@ class Commands:
     def num_programs(self) -> int:
         """Those that the text starts, without those in comments."""
         code = re.sub(r"(^|\s)#.*", "", self.text)
-        return len(NAME.findall(code))
+        loops = re.findall(r"for \w+ in ([^;\n]+); do\n(.*?)\ndone", code, re.DOTALL)
+        again = [(len(words.split()) - 1) * len(NAME.findall(body)) for words, body in loops]
+        return len(NAME.findall(code)) + sum(again)
 
 
 def pages() -> list[Path]:

@@ -57,6 +57,23 @@ class EstimatorTest(unittest.TestCase):
         self.assertLess(last["loss"], 1e-12)
         self.assertEqual(self.checkpoint("workers"), self.checkpoint("mirrored"))
 
+    def test_the_cluster_of_the_document_has_parameter_servers(self) -> None:
+        """Three workers and two ps, the index of a task as text."""
+        addresses = [f"127.0.0.1:{port}" for port in launchers.free_ports(5)]
+        cluster = {"worker": addresses[:3], "ps": addresses[3:]}
+        tasks = [
+            {"cluster": cluster, "task": {"type": job, "index": str(index)}}
+            for job, hosts in cluster.items()
+            for index in range(len(hosts))
+        ]
+        command = self.command("servers", "--max_train_steps=400", "--train_epochs=100")
+        chief, *others = launchers.start_each(command, [{"TF_CONFIG": json.dumps(task)} for task in tasks])
+        self.assertEqual([ended.code for ended in (chief, *others)], [0] * 5, (chief, others))
+        self.assertEqual([ended.stdout for ended in others], [""] * 4)
+        last = evaluations(chief.stdout)[-1]
+        self.assertIn(last["global_step"], range(400, 403))
+        self.assertLess(last["loss"], 1e-12)
+
 
 def main() -> None:
     EstimatorTest.program = str(Path(sys.argv.pop(1)).resolve())
