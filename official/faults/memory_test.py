@@ -1,5 +1,9 @@
-"""Batches that need more memory than is free: refused before the first step, with the largest batch that fits."""
+"""Batches that need more memory than is free: refused before the first step, with the largest batch that fits.
 
+And the memory of a run, in its log.
+"""
+
+import json
 import re
 import sys
 from pathlib import Path
@@ -65,6 +69,16 @@ class MemoryTest(harness.FaultTest):
     def test_nothing_fits(self) -> None:
         flags = ("--dataset_name=imagenet", "--resnet_size=50", "--batch_size=32")
         self.assert_refused(self.run_with(100, self.synthetic("resnet", *flags)), 2, "no --batch_size would fit")
+
+    def test_the_log_tells_the_peak(self) -> None:
+        command = self.synthetic("mnist", "--batch_size=50", "--log_format=json")
+        outcome = self.execute([sys.executable, "-c", MEASURED, *command])
+        *lines, measured = outcome.stderr.splitlines()
+        records = [json.loads(line) for line in lines]
+        peaks = {record["event"]: record["peak_memory_bytes"] for record in records if "peak_memory_bytes" in record}
+        self.assertEqual(list(peaks), ["save", "end"], outcome.told)
+        self.assertLessEqual(peaks["save"], peaks["end"])
+        self.assertTrue(0.95 < peaks["end"] / (1024 * int(measured.split()[1])) <= 1, f"{measured}\n{outcome.told}")
 
 
 if __name__ == "__main__":

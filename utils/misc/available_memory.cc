@@ -1,5 +1,7 @@
 #include "utils/misc/available_memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -79,6 +81,11 @@ int64_t AvailableMemory(const MemoryFiles& files) {
   const int64_t of_host = kilobytes ? *kilobytes * 1024 : std::numeric_limits<int64_t>::max();
   const int64_t left = std::min(of_host, LeftInGroups(files));
   return left == std::numeric_limits<int64_t>::max() ? -1 : left;
+}
+
+int64_t PeakMemory() {
+  rusage usage{};
+  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
 }  // namespace official::misc

@@ -1,4 +1,4 @@
-// The host memory that a process may still use.
+// The host memory that a process may still use, and that it has used.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,8 @@ struct MemoryFiles {
 // group or of one around it (`docker run --memory`, limits of Kubernetes, MemoryMax of systemd). What a group holds as
 // page cache counts as free. -1 if the system does not tell.
 int64_t AvailableMemory(const MemoryFiles& files = {});
+
+// Returns the most bytes of this process that have been resident in memory at one time, so far.
+int64_t PeakMemory();
 
 }  // namespace official::misc

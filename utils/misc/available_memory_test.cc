@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -67,6 +68,15 @@ TEST_CASE("Control groups of version 1 have other files") {
   system.Write("groups/memory/memory.stat",
                "cache 9\ninactive_file 7\ntotal_inactive_file 100000\ntotal_active_file 50000\n");
   CHECK(system.Available() == 650000);
+}
+
+TEST_CASE("The most memory that was resident is told when it is free again, too") {
+  constexpr int64_t kMore = 256 << 20;
+  const int64_t before = PeakMemory();
+  std::vector<char>(kMore, 'a').clear();
+  const int64_t after = PeakMemory();
+  CHECK(after >= kMore);
+  CHECK(after - before <= kMore + (64 << 20));
 }
 
 TEST_CASE("A system that tells nothing") {

@@ -19,6 +19,7 @@
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/available_memory.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/restart.h"
 #include "utils/run/batch_size.h"
@@ -547,6 +548,9 @@ void Session::LogEnd(const std::string& outcome) const {
     const logs::Json::Object summary = records_->progress()->SummaryFields();
     fields.insert(fields.end(), summary.begin(), summary.end());
   }
+  const int64_t peak = misc::PeakMemory();
+  absl::StrAppendFormat(&text, ", peak memory %.3g GB", 1e-9 * static_cast<double>(peak));
+  fields.emplace_back("peak_memory_bytes", peak);
   LogCostsOfSums(estimator_->strategy());
   logs::LogEvent("end", text, std::move(fields));
 }

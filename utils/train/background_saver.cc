@@ -15,6 +15,7 @@
 #include "utils/logs/events.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/available_memory.h"
 
 namespace official::train {
 namespace {
@@ -126,7 +127,7 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
     if (status.ok()) {
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
       logs::LogEvent("save", absl::StrFormat("saved the checkpoint of step %d in %.2f s", step, elapsed.count()),
-                     {{"global_step", step}, {"seconds", elapsed.count()}});
+                     {{"global_step", step}, {"seconds", elapsed.count()}, {"peak_memory_bytes", misc::PeakMemory()}});
     }
     return status;
   };
