@@ -75,6 +75,27 @@ class EvaluatorTest(workers.WorkersCase):
         once = self.execute(self.command(self.model_dir, *batch, to_the_end, "--eval_only", "--output=json"))
         self.assertEqual(evaluations(once.stdout)[-1], results[-1], once.told)
 
+    def test_none_is_missed_that_there_is_time_for(self) -> None:
+        chief = self.start_chief(*ENDLESS, "--save_checkpoints_steps=1000000000", "--keep_checkpoint_max=100")
+        evaluator = self.start_evaluator(*AT_ONCE, *ENDLESS, "--num_cpu_devices=2")
+        until = time.monotonic() + harness.DEADLINE
+        while not list(self.model_dir.glob("model.ckpt-*.index")):
+            self.assertLess(time.monotonic(), until, "there is no checkpoint")
+            time.sleep(0.02)
+        step = self.wait_until_evaluated(-1)
+        for _ in range(4):
+            chief.send_signal(signal.SIGUSR2)
+            step = self.wait_until_evaluated(step)
+        saved = sorted(int(path.stem.split("-")[1]) for path in self.model_dir.glob("model.ckpt-*.index"))
+        evaluator.send_signal(signal.SIGTERM)
+        outcome = self.finish(evaluator)
+        self.assertEqual(outcome.code, 143, outcome.told)
+        self.assertGreaterEqual(len(saved), 4)
+        self.assertEqual([result["global_step"] for result in evaluations(outcome.stdout)], saved, outcome.told)
+        self.assertRegex(outcome.stderr, r"device cpu:0 \(.*\), cpu:1 ")
+        chief.send_signal(signal.SIGTERM)
+        self.assertEqual(self.finish(chief).code, 143)
+
     def test_the_evaluator_is_killed(self) -> None:
         chief = self.start_chief(*ENDLESS)
         first = self.start_evaluator(*AT_ONCE, *ENDLESS)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -73,6 +74,20 @@ class EstimatorTest(unittest.TestCase):
         last = evaluations(chief.stdout)[-1]
         self.assertIn(last["global_step"], range(400, 403))
         self.assertLess(last["loss"], 1e-12)
+
+    def test_servers_that_wait_for_a_client_run_the_workers(self) -> None:
+        self.train("mirrored", "--num_cpu_devices=2")
+        addresses = [f"127.0.0.1:{port}" for port in launchers.free_ports(2)]
+        for address in addresses:
+            server = subprocess.Popen(
+                [self.program, f"--serve={address}", "--insecure_cluster"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            self.addCleanup(lambda server=server: (server.kill(), server.wait()))
+        remote_cluster = f"--remote_cluster={json.dumps({'worker': addresses})}"
+        results = self.train("remote", remote_cluster, "--insecure_cluster")
+        self.assertEqual(results[-1]["global_step"], STEPS)
+        self.assertEqual(self.checkpoint("remote"), self.checkpoint("mirrored"))
 
 
 def main() -> None:
