@@ -233,7 +233,7 @@ class FlagsTest(unittest.TestCase):
                 parts = time["steps"] * time["seconds_per_step"] + time["evaluations"] * time["seconds_per_evaluation"]
                 self.assertAlmostEqual(time["seconds"], parts, delta=1e-6 * parts)
                 self.assertGreater(min(time["seconds_per_step"], time["seconds_per_evaluation"], time["evaluations"]), 0)
-                self.assertRegex(time["message"], r"\Aabout [\d:.]+( s)?: \d+ steps of about .*, \d+ evaluations of about ")
+                self.assertRegex(time["message"], r"\Aabout [\d:.]+( s)?: \d+ steps of about .*, \d+ evaluations? of about ")
 
                 done = run(name, *flags, "--max_train_steps=2", f"--model_dir={model_dir}")
                 self.assertEqual(done.returncode, 0, done.stderr)

@@ -1,5 +1,3 @@
-#include "utils/run/rehearsal.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -20,6 +18,8 @@
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
 #include "utils/run/learning_rate_range.h"
+#include "utils/run/rehearsal.h"
+#include "utils/run/run_time.h"
 #include "utils/run/schedule_table.h"
 #include "utils/train/estimator.h"
 #include "utils/train/rounds.h"
@@ -104,11 +104,6 @@ std::string SizeText(int64_t bytes) {
 
 double SecondsSince(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// "1:02:03", or "0.25 s" of less than a minute.
-std::string TimeText(double seconds) {
-  return seconds < 60 ? absl::StrFormat("%.3g s", seconds) : logs::FormatDuration(std::llround(seconds));
 }
 
 // What a session has, but for all that writes.
@@ -314,9 +309,9 @@ class Trial {
     return absl::OkStatus();
   }
 
-  // Returns the seconds of an evaluation when all is prepared, as if all its batches took as long as the first; -1 if
-  // the number of examples is not known.
-  absl::StatusOr<double> TryEvaluation() {
+  // Returns the seconds of an evaluation when all is prepared, as if all its batches took as long as the first; nothing
+  // if the number of examples is not known.
+  absl::StatusOr<std::optional<double>> TryEvaluation() {
     ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_.eval(estimator_->held_rows(train::Mode::kEval)));
     ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
     if (!batch) return absl::DataLossError(absl::StrCat("the evaluation data (", input_.dataset, ") have no batch"));
@@ -326,11 +321,12 @@ class Trial {
     RETURN_IF_ERROR(Evaluate("evaluation step", first));
     const auto begin = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(EvaluateBatch(first).status());
+    const double seconds = SecondsSince(begin);
     const std::optional<int64_t> examples = source->num_examples();
-    if (!examples) return -1;
+    if (!examples) return std::nullopt;
     const double batches = std::ceil(static_cast<double>(*examples) / static_cast<double>(first.batch.num_examples));
     const auto limit = static_cast<double>(config_.performance.max_train_steps.value_or(data::kEndless));
-    return std::min(batches, limit) * SecondsSince(begin);
+    return std::min(batches, limit) * seconds;
   }
 
   absl::StatusOr<train::EvalResults> EvaluateBatch(const TypedBatch& batch) {
@@ -353,30 +349,13 @@ class Trial {
     return absl::OkStatus();
   }
 
-  // What is left of a run.
-  struct RunTime {
-    int64_t steps = 0, evaluations = 0;
-    double step_seconds = 0;
-    double evaluation_seconds = -1;  // -1: not known
-  };
-
   void TellTime(const RunTime& time) {
-    const bool knows_evaluations = time.evaluation_seconds >= 0 && time.evaluations > 0;
-    double seconds = static_cast<double>(time.steps) * time.step_seconds;
-    if (knows_evaluations) seconds += static_cast<double>(time.evaluations) * time.evaluation_seconds;
-    std::vector<std::string> parts;
-    if (time.steps > 0) parts.push_back(absl::StrCat(time.steps, " steps of about ", TimeText(time.step_seconds)));
-    if (knows_evaluations) {
-      parts.push_back(absl::StrCat(time.evaluations, " evaluations of about ", TimeText(time.evaluation_seconds)));
-    }
-    Tell(
-        "time",
-        absl::StrCat("about ", TimeText(seconds), ": ", parts.empty() ? "nothing is left" : absl::StrJoin(parts, ", ")),
-        {{"seconds", seconds},
-         {"steps", time.steps},
-         {"seconds_per_step", time.step_seconds},
-         {"evaluations", time.evaluations},
-         {"seconds_per_evaluation", knows_evaluations ? logs::Json(time.evaluation_seconds) : logs::Json()}});
+    Tell("time", RunTimeText(time),
+         {{"seconds", time.KnownSeconds()},
+          {"steps", time.steps},
+          {"seconds_per_step", time.step_seconds},
+          {"evaluations", time.evaluations},
+          {"seconds_per_evaluation", time.evaluation_seconds ? logs::Json(*time.evaluation_seconds) : logs::Json()}});
   }
 
   const Config& config_;
