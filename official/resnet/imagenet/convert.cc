@@ -231,21 +231,25 @@ absl::Status WriteSplit(const ConvertOptions& options, const Split& split, logs:
   return absl::OkStatus();
 }
 
-// Writes the records of all splits, then labels.txt. If one file cannot be made, no records stay: the same command can
-// be given again.
+// Writes labels.txt, then the records of all splits: a training finds no records without their names, also if this
+// process is killed. If one file cannot be made, no records stay, nor, without those of another split, labels.txt: the
+// same command can be given again.
 absl::Status WriteAll(const ConvertOptions& options, const std::vector<Split>& splits, int64_t num_images,
-                      const ClassNames& classes) {
+                      const ClassNames& classes, bool other_split_is_there) {
+  RETURN_IF_ERROR(WriteClassNames(options.output_dir, classes));
   logs::TaskProgress progress({.title = "converting", .total = num_images, .unit = "images"});
   absl::Status status;
   for (const Split& split : splits) {
     if (status.ok()) status = WriteSplit(options, split, progress);
   }
-  if (status.ok()) status = WriteClassNames(options.output_dir, classes);
   if (status.ok()) return status;
   for (const Split& split : splits) {
     for (int64_t shard = 0; shard < split.num_shards; ++shard) {
       files::RemoveFile(ShardPath(options, split, shard)).IgnoreError();
     }
+  }
+  if (!other_split_is_there) {
+    files::RemoveFile(files::JoinPath(options.output_dir, kClassNamesFile)).IgnoreError();
   }
   return status;
 }
@@ -268,7 +272,7 @@ absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options) 
   RETURN_IF_ERROR(files::MakeDirectories(options.output_dir));
   ASSIGN_OR_RETURN(const bool other_split_is_there, CheckNoneThere(options.output_dir, splits));
   if (other_split_is_there) RETURN_IF_ERROR(CheckClasses(options, classes));
-  RETURN_IF_ERROR(WriteAll(options, splits, result.num_images, classes));
+  RETURN_IF_ERROR(WriteAll(options, splits, result.num_images, classes, other_split_is_there));
   RETURN_IF_ERROR(files::SyncDirectory(options.output_dir));
   return result;
 }

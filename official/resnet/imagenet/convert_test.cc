@@ -1,6 +1,11 @@
 #include "official/resnet/imagenet/convert.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -142,6 +147,30 @@ TEST_CASE_METHOD(Fixture, "An image that cannot be decoded is named, and no file
   CHECK(std::filesystem::is_empty(Path("records")));
   std::filesystem::remove(Path("images/dog/bad.jpg"));
   CHECK(Convert().ok());
+}
+
+TEST_CASE_METHOD(Fixture, "If one split fails, the names of the classes stay with the other") {
+  REQUIRE(Convert().ok());
+  Write("images/dog/bad.jpg", "\xff\xd8\xff, but no more");
+  const auto failed =
+      ConvertToTFRecords({.images_dir = Path("images"), .output_dir = Path("records"), .split = "validation"});
+  CHECK(absl::IsDataLoss(failed.status()));
+  CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "cat", "dog"});
+}
+
+TEST_CASE_METHOD(Fixture, "A process that is killed leaves no records without the names of their classes") {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit limit = {100, 100};  // bytes of a file: labels.txt has fewer, records more, which SIGXFSZ ends
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    _exit(Convert().ok() ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE((WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ));
+  CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "cat", "dog"});
 }
 
 TEST_CASE_METHOD(Fixture, "An image that claims too many pixels is damaged data") {
