@@ -9,6 +9,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/flags/console.h"
 #include "utils/flags/main.h"
+#include "utils/flags/num_words.h"
 #include "utils/misc/text.h"
 
 ABSL_FLAG(int, num_values, 8, "For show: the number of values that are shown of each variable.");
@@ -28,12 +29,12 @@ namespace {
 struct Command {
   std::string name;
   std::string words;  // what follows the name
-  int min_words, max_words;
+  size_t min_words, max_words;
   absl::Status (*run)(const Words&, const Options&, std::ostream&);
   std::vector<std::string> flags = {};  // its own
 };
 
-constexpr int kAny = 1 << 20;
+constexpr size_t kAny = 1 << 20;
 
 const std::vector<Command>& Commands() {
   static const auto* const commands = new std::vector<Command>{
@@ -122,10 +123,8 @@ absl::Status Main(const flags::CommandLine& command_line) {
   }
   ASSIGN_OR_RETURN(const Command* const command, FindCommand(words[0]));
   words.erase(words.begin());
-  if (static_cast<int>(words.size()) < command->min_words || static_cast<int>(words.size()) > command->max_words) {
-    return absl::InvalidArgumentError(absl::StrCat("write: checkpoint_tool ", command->name, " ", command->words,
-                                                   "; here are ", words.size(), " words after ", command->name));
-  }
+  RETURN_IF_ERROR(flags::CheckNumWords(words, absl::StrCat("checkpoint_tool ", command->name), command->words,
+                                       command->min_words, command->max_words));
   RETURN_IF_ERROR(CheckFlags(*command, command_line));
   const Options options = {.json = flags::WantsJson(),
                            .num_values = absl::GetFlag(FLAGS_num_values),

@@ -89,7 +89,7 @@ class CheckpointToolTest(ProgramTestCase):
             (["averge", "a"], ["did you mean average?"]),
             (["frobnicate"], ["the commands are ls, show"]),
             (["ls"], ["write: checkpoint_tool ls PATH; here are 0 words"]),
-            (["diff", "a"], ["write: checkpoint_tool diff A B; here are 1 words"]),
+            (["diff", "a"], ["write: checkpoint_tool diff A B; here is 1 word: a"]),
             (["ls", "a", "b"], ["here are 2 words"]),
             (["ls", self.last, "--map=a=b"], ["flag --map has no effect on ls; it is for rename"]),
             (["diff", self.last, self.last, "--tolerance=-1"], ["--tolerance=-1", "at least 0"]),

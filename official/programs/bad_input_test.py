@@ -48,7 +48,7 @@ class FlagsTest(ProgramTestCase):
 
     def test_surplus_words(self) -> None:
         taken = {
-            "checkpoint_tool": (("ls", "a", "b"), "write: checkpoint_tool ls PATH; here are 2 words after ls"),
+            "checkpoint_tool": (("ls", "a", "b"), "write: checkpoint_tool ls PATH; here are 2 words: a b"),
             "data_check": (("none",), "none"),
             "download_mnist_main": (("a", "b"), "write: download_mnist_main [DIRECTORY]; here are 2 words: a b"),
             "download_cifar10_main": (

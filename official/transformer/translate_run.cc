@@ -118,17 +118,9 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
 }
 
 absl::Status CheckFileOut(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return absl::InvalidArgumentError(absl::StrCat("--file_out=", path, " is a directory; name a file in it"));
-  }
-  if (const std::string directory = files::DirectoryOf(path); !files::Exists(directory)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--file_out=", path, ": there is no directory ", directory, "; make it first"));
-  }
   const absl::Status status = files::CheckOutput(path);
-  if (!status.ok()) return absl::Status(status.code(), absl::StrCat("--file_out=", path, ": ", status.message()));
-  return absl::OkStatus();
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("--file_out=", path, ": ", status.message()));
 }
 
 void Print(const TranslateConfig& config, const std::string& source, const std::string& translation,

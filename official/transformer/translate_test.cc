@@ -228,7 +228,7 @@ TEST_CASE("What does not fit is named") {
   SECTION("a directory for a file") {
     run.config().file = WriteText("a");
     run.config().file_out = run.config().model_dir;
-    CHECK_THAT(run.Error(), Contains("--file_out=" + run.config().model_dir + " is a directory"));
+    CHECK_THAT(run.Error(), Contains("--file_out=" + run.config().model_dir + ": ") && Contains("it is a directory"));
   }
   SECTION("no directory for a file") {
     run.config().file_out = "/nowhere/translation";

@@ -155,7 +155,11 @@ absl::Status WriteOutput(const std::string& path, absl::string_view contents) {
 absl::Status CheckOutput(const std::string& path) {
   if (!IsWrittenInPlace(path)) {
     RETURN_IF_ERROR(CheckRegularOrMissing(path));
-    return CheckCanWriteIn(DirectoryOf(path));
+    const std::string directory = DirectoryOf(path);
+    RETURN_IF_ERROR(CheckCanWriteIn(directory));
+    if (Exists(directory)) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write ", path, ": there is no directory ", directory, "; make it first"));
   }
   if (RetryInterrupted([&] { return access(path.c_str(), W_OK); }) == 0) return absl::OkStatus();
   return ErrnoStatus(errno, "write", path);

@@ -206,6 +206,9 @@ TEST_CASE("Pipes and devices are refused at once, whether or not somebody reads 
 TEST_CASE("The user may have results written to a pipe or a device") {
   CHECK(CheckOutput("/dev/null").ok());
   CHECK(CheckOutput(TestPath("not_there_yet")).ok());
+  const absl::Status no_directory = CheckOutput(TestPath("not_there_yet/file"));
+  CHECK(absl::IsFailedPrecondition(no_directory));
+  CHECK_THAT(Message(no_directory), Contains("there is no directory " + TestPath("not_there_yet") + "; make it first"));
   CHECK(WriteOutput("/dev/null", "x").ok());
   CHECK(std::filesystem::is_character_file("/dev/null"));
   const std::string pipe = NewPipe("to_somebody");

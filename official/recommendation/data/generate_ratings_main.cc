@@ -2,7 +2,6 @@
 // downloaded, as a ratings.csv.
 #include <iostream>
 
-#include "absl/strings/str_cat.h"
 #include "official/recommendation/data/generated_ratings.h"
 #include "official/recommendation/data/movielens.h"
 #include "utils/compute/core/status.h"
@@ -31,22 +30,14 @@ flags::Program GenerateProgram() {
   };
 }
 
-// Before minutes of work.
-absl::Status CheckCanWrite(const std::string& path) {
-  RETURN_IF_ERROR(files::CheckRegularOrMissing(path));
-  const std::string directory = files::DirectoryOf(path);
-  RETURN_IF_ERROR(files::CheckCanWriteIn(directory));
-  if (files::Exists(directory)) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot write ", path, ": there is no directory ", directory, "; make it first"));
-}
-
 absl::Status Main(const flags::CommandLine& command_line) {
   RETURN_IF_ERROR(flags::StartLog());
   RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 2, 2));
   const std::vector<std::string>& words = command_line.words();
   ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(words[0]));
-  RETURN_IF_ERROR(CheckCanWrite(words[1]));
+  // Before minutes of work.
+  RETURN_IF_ERROR(files::CheckRegularOrMissing(words[1]));
+  RETURN_IF_ERROR(files::CheckOutput(words[1]));
   const logs::TaskProgress progress({.title = "generating ratings"});
   ASSIGN_OR_RETURN(const std::vector<Rating> ratings, GenerateRatings(size));
   RETURN_IF_ERROR(WriteRatings(words[1], ratings));
