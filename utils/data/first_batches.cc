@@ -10,52 +10,72 @@ namespace {
 
 class RepeatedBatches : public BatchSource {
  public:
-  RepeatedBatches(ElementSpec spec, std::vector<Batch> batches, const FirstBatchesOptions& options)
-      : spec_(std::move(spec)),
-        batches_(std::move(batches)),
+  RepeatedBatches(BatchSourcePtr source, const FirstBatchesOptions& options)
+      : options_(options),
+        spec_(source->spec()),
+        source_(std::move(source)),
         epoch_(options.start.epoch),
-        end_epoch_(options.end_epoch) {
-    while (next_ < batches_.size() && batches_[next_].first.index < options.start.index) ++next_;
-  }
+        start_index_(options.start.index) {}
 
   const ElementSpec& spec() const override { return spec_; }
-  std::optional<int64_t> num_examples() const override {
-    int64_t sum = 0;
-    for (const Batch& batch : batches_) sum += batch.num_examples;
-    return sum;
-  }
+  std::optional<int64_t> num_examples() const override { return options_.num_examples; }
 
   absl::StatusOr<std::optional<Batch>> Next() override {
+    if (has_ended()) return std::nullopt;
+    while (!IsReady()) RETURN_IF_ERROR(Read());
+    RETURN_IF_ERROR(status_);
     if (next_ == batches_.size()) {
       next_ = 0;
-      ++epoch_;
+      start_index_ = 0;
+      if (++epoch_; has_ended()) return std::nullopt;
     }
-    if (epoch_ >= end_epoch_) return std::nullopt;
     Batch batch = batches_[next_++];
     batch.first.epoch = epoch_;
     batch.next = next_ == batches_.size() ? Position{epoch_ + 1, 0} : Position{epoch_, batches_[next_].first.index};
     return batch;
   }
 
+  bool WaitUntilReady(std::chrono::milliseconds limit) override {
+    if (has_ended() || IsReady()) return true;
+    if (!source_->WaitUntilReady(limit)) return false;
+    return !Read().ok() || IsReady();
+  }
+
  private:
+  bool has_ended() const { return epoch_ >= options_.end_epoch; }
+
+  // Goes to the batch at which the first epoch begins, as far as that is read. True if Next() can return at once: a
+  // batch ends where the one after it begins, so that it must be there, too.
+  bool IsReady() {
+    while (next_ < batches_.size() && batches_[next_].first.index < start_index_) ++next_;
+    return source_ == nullptr || next_ + 1 < batches_.size();
+  }
+
+  // Reads one more batch. Afterwards source_ is null if it was the last, or if there was an error.
+  absl::Status Read() {
+    absl::StatusOr<std::optional<Batch>> batch = source_->Next();
+    status_ = batch.status();
+    const bool is_batch = batch.ok() && batch->has_value();
+    if (is_batch) batches_.push_back(**std::move(batch));
+    if (!is_batch || static_cast<int64_t>(batches_.size()) == options_.num_batches) source_.reset();
+    if (status_.ok() && batches_.empty()) status_ = absl::DataLossError("the data have no batch");
+    return status_;
+  }
+
+  const FirstBatchesOptions options_;
   const ElementSpec spec_;
-  const std::vector<Batch> batches_;
+  BatchSourcePtr source_;  // null when all batches are read
+  std::vector<Batch> batches_;
+  absl::Status status_;
   int64_t epoch_;
-  const int64_t end_epoch_;
+  int64_t start_index_;  // in epoch_
   size_t next_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<BatchSourcePtr> FirstBatches(BatchSource& source, const FirstBatchesOptions& options) {
-  std::vector<Batch> batches;
-  while (static_cast<int64_t>(batches.size()) < options.num_batches) {
-    ASSIGN_OR_RETURN(std::optional<Batch> batch, source.Next());
-    if (!batch) break;
-    batches.push_back(*std::move(batch));
-  }
-  if (batches.empty()) return absl::DataLossError("the data have no batch");
-  return std::make_unique<RepeatedBatches>(source.spec(), std::move(batches), options);
+BatchSourcePtr FirstBatches(BatchSourcePtr source, const FirstBatchesOptions& options) {
+  return std::make_unique<RepeatedBatches>(std::move(source), options);
 }
 
 }  // namespace official::data

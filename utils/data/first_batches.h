@@ -10,10 +10,12 @@ struct FirstBatchesOptions {
   // As in BatchOptions. `start` is a Batch::next of these batches; of other positions, the next batch is the first.
   Position start = {};
   int64_t end_epoch = 1;
+  std::optional<int64_t> num_examples = std::nullopt;  // of these batches, where that is known before they are read
 };
 
-// Returns the first batches of `source`, which begins at {0, 0}, in each of the epochs [start.epoch, end_epoch). They
-// are read now, and kept in memory. `source` may have fewer. DataLoss if it has none; errors of `source`.
-absl::StatusOr<BatchSourcePtr> FirstBatches(BatchSource& source, const FirstBatchesOptions& options);
+// Returns the first batches of `source`, which begins at {0, 0}, in each of the epochs [start.epoch, end_epoch). Each
+// is read when it is first asked for, and kept in memory. `source` may have fewer. Next() returns DataLoss if it has
+// none, and errors of `source`.
+BatchSourcePtr FirstBatches(BatchSourcePtr source, const FirstBatchesOptions& options);
 
 }  // namespace official::data

@@ -1,6 +1,9 @@
 #include "utils/data/first_batches.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace official::data {
@@ -23,8 +26,7 @@ struct Read {
 };
 
 Read ReadAll(int64_t count, const FirstBatchesOptions& options) {
-  const BatchSourcePtr pairs = Pairs(count);
-  const BatchSourcePtr source = FirstBatches(*pairs, options).value();
+  const BatchSourcePtr source = FirstBatches(Pairs(count), options);
   Read read;
   Position at = options.start;
   for (auto batch = source->Next().value(); batch; batch = source->Next().value()) {
@@ -45,8 +47,8 @@ TEST_CASE("The first batches come again in each epoch") {
 
 TEST_CASE("A source with fewer batches gives all, the last of them smaller") {
   CHECK(ReadAll(3, {.num_batches = 7, .end_epoch = 2}) == Read{{10, 12, 10, 12}, {{0, 2}, {1, 0}, {1, 2}, {2, 0}}});
-  const BatchSourcePtr pairs = Pairs(3);
-  CHECK(FirstBatches(*pairs, {.num_batches = 7}).value()->num_examples() == 3);
+  CHECK(FirstBatches(Pairs(3), {.num_batches = 7, .num_examples = 3})->num_examples() == 3);
+  CHECK_FALSE(FirstBatches(Pairs(3), {.num_batches = 7})->num_examples());
 }
 
 TEST_CASE("From each position they continue as without a break") {
@@ -56,6 +58,60 @@ TEST_CASE("From each position they continue as without a break") {
     CHECK(rest.labels == std::vector<int>(whole.labels.begin() + done, whole.labels.end()));
   }
   CHECK(ReadAll(9, {.num_batches = 3, .start = {3, 0}, .end_epoch = 3}) == Read());
+}
+
+// Counts what is read of the pairs, of which each second one has to be waited for, and fails after `num_good`.
+class SlowPairs : public BatchSource {
+ public:
+  explicit SlowPairs(int num_good, int& num_read) : pairs_(Pairs(100)), num_good_(num_good), num_read_(num_read) {}
+  const ElementSpec& spec() const override { return pairs_->spec(); }
+  absl::StatusOr<std::optional<Batch>> Next() override {
+    if (num_read_ == num_good_) return absl::DataLossError("a bad record");
+    ++num_read_;
+    return pairs_->Next();
+  }
+  bool WaitUntilReady(std::chrono::milliseconds) override { return std::exchange(was_asked_, !was_asked_); }
+
+ private:
+  const BatchSourcePtr pairs_;
+  const int num_good_;
+  int& num_read_;
+  bool was_asked_ = false;
+};
+
+TEST_CASE("A batch is read with the one after it, when it is asked for") {
+  int num_read = 0;
+  const BatchSourcePtr source =
+      FirstBatches(std::make_unique<SlowPairs>(100, num_read), {.num_batches = 3, .end_epoch = 2});
+  CHECK(num_read == 0);
+  for (const int wanted : {2, 3, 3, 3, 3, 3}) {
+    CHECK(source->Next().value());
+    CHECK(num_read == wanted);
+  }
+  CHECK_FALSE(source->Next().value());
+}
+
+TEST_CASE("Who waits gets an answer after each read, so that there is time for signals") {
+  int num_read = 0;
+  const BatchSourcePtr source =
+      FirstBatches(std::make_unique<SlowPairs>(100, num_read), {.num_batches = 30, .start = {0, 40}, .end_epoch = 1});
+  int asked = 1;
+  for (; !source->WaitUntilReady(std::chrono::milliseconds(1)); ++asked) CHECK(num_read <= asked / 2);
+  CHECK(asked == 2 * 22);  // the batches before example 40, the next one and the one after it
+  CHECK(source->Next().value()->first == Position{0, 40});
+  CHECK(num_read == 22);
+}
+
+TEST_CASE("An error of the source stays, and no batch at all is one") {
+  int num_read = 0;
+  const BatchSourcePtr source = FirstBatches(std::make_unique<SlowPairs>(2, num_read), {.num_batches = 3});
+  CHECK(source->Next().value());
+  for (int i = 0; i < 2; ++i) {
+    CHECK(source->Next().status().message() == "a bad record");
+    CHECK(source->WaitUntilReady(std::chrono::milliseconds(1)));
+  }
+  const BatchSourcePtr none = FirstBatches(FirstBatches(Pairs(1), {.start = {1, 0}, .end_epoch = 1}), {});
+  for (int i = 0; i < 2; ++i) CHECK(none->Next().status().message() == "the data have no batch");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "utils/logs/events.h"
 #include "utils/logs/task_progress.h"
 #include "utils/misc/available_memory.h"
+#include "utils/misc/size_text.h"
 #include "utils/run/batch_size_search.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
@@ -25,14 +26,11 @@ namespace official::run {
 namespace {
 
 constexpr int64_t kFirstExamples = 8;        // for each device, in the size that is tried first
-constexpr double kUsableShare = 0.8;         // of the free memory of the host
 constexpr double kFreeShareOfDevice = 0.25;  // of what a training step needs, to be left free
 constexpr double kTimedSeconds = 0.4;        // as many steps as take this long are timed
 constexpr int64_t kMaxTimedSteps = 200;
 
 double Seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-std::string Gigabytes(int64_t bytes) { return absl::StrFormat("%.2f GB", 1e-9 * static_cast<double>(bytes)); }
 
 // The next batches of another source, which it does not own; or one batch again and again.
 class SomeBatches : public data::BatchSource {
@@ -108,9 +106,10 @@ class Attempt {
   // Returns why the host has too little memory; "" if it has enough.
   std::string WhyTooLarge(const train::MemoryPlan& plan) const {
     if (free_bytes_ < 0) return "";
-    if (static_cast<double>(plan.host_bytes) <= kUsableShare * static_cast<double>(free_bytes_)) return "";
+    const auto needed = static_cast<double>(plan.host_bytes), free = static_cast<double>(free_bytes_);
+    if (needed <= train::kChosenShare * free) return "";
     return absl::StrFormat("it needs about %s, and of the %s that are free at most %.0f%% are used",
-                           Gigabytes(plan.host_bytes), Gigabytes(free_bytes_), 100 * kUsableShare);
+                           misc::SizeText(needed), misc::SizeText(free), 100 * train::kChosenShare);
   }
 
   // ResourceExhausted if a device has less memory left than should stay free.

@@ -21,6 +21,8 @@ data::SyntheticGroup Zeros(const std::vector<data::Leaf>& leaves) {
   return group;
 }
 
+int64_t DivideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 }  // namespace
 
 absl::StatusOr<data::BatchSourcePtr> ReadAhead(data::DatasetPtr dataset, const data::BatchOptions& options) {
@@ -49,33 +51,45 @@ Input SyntheticInput(const SyntheticSet& set, int64_t batch_size) {
 }
 
 Input OverfitBatches(Input input, int64_t num_batches, int64_t batch_size) {
-  const auto first = [train = input.train](
-                         const data::HeldRows& rows,
-                         const data::FirstBatchesOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {
+  input.across_epochs = false;
+  if (!input.fingerprint.empty()) absl::StrAppend(&input.fingerprint, ", the first ", num_batches, " batches");
+  std::optional<int64_t> num_examples;
+  if (input.steps_per_epoch) {
+    // Where batches are not of --batch_size examples, so many have about their part of the examples.
+    input.num_kept_batches = std::min(num_batches, *input.steps_per_epoch);
+    input.num_train_examples = DivideUp(input.num_train_examples * input.num_kept_batches, *input.steps_per_epoch);
+    input.steps_per_epoch = input.num_kept_batches;
+  } else {
+    input.num_kept_batches = std::min(num_batches, DivideUp(input.num_train_examples, batch_size));
+    input.num_train_examples = std::min(input.num_train_examples, input.num_kept_batches * batch_size);
+    num_examples = input.num_train_examples;
+  }
+  const auto first = [num_batches = input.num_kept_batches, num_examples, train = std::move(input.train)](
+                         const data::HeldRows& rows, data::Position start,
+                         int64_t end_epoch) -> absl::StatusOr<data::BatchSourcePtr> {
     ReadOptions read{.rows = rows};
     read.rows.of_batches = 1;  // workers that train on parts of the data choose theirs of these batches
     read.rows.batch = 0;
-    ASSIGN_OR_RETURN(const data::BatchSourcePtr source, train(read));
-    return data::FirstBatches(*source, options);
+    ASSIGN_OR_RETURN(data::BatchSourcePtr source, train(read));
+    return data::FirstBatches(
+        std::move(source),
+        {.num_batches = num_batches, .start = start, .end_epoch = end_epoch, .num_examples = num_examples});
   };
-  input.train = [=](const ReadOptions& read) {
-    return first(read.rows, {.num_batches = num_batches, .start = read.start, .end_epoch = read.end_epoch});
-  };
-  input.eval = [=](const data::HeldRows& rows) { return first(rows, {.num_batches = num_batches}); };
-  input.across_epochs = false;
-  if (!input.fingerprint.empty()) absl::StrAppend(&input.fingerprint, ", the first ", num_batches, " batches");
-  // Where batches are not of --batch_size examples, the number of examples is only known when they are read.
-  if (input.steps_per_epoch) {
-    input.steps_per_epoch = std::min(num_batches, *input.steps_per_epoch);
-  } else {
-    input.num_train_examples = std::min(input.num_train_examples, num_batches * batch_size);
-  }
+  input.train = [=](const ReadOptions& read) { return first(read.rows, read.start, read.end_epoch); };
+  input.eval = [=](const data::HeldRows& rows) { return first(rows, /*start=*/{}, /*end_epoch=*/1); };
   return input;
 }
 
 Input DataOf(const Config& config, Input input) {
   const std::optional<int> num_batches = config.base.overfit_batches;
   return num_batches ? OverfitBatches(std::move(input), *num_batches, config.base.batch_size) : std::move(input);
+}
+
+train::TrainingBatches BatchesOf(const Config& config, const Input& input) {
+  return {.spec = input.spec,
+          .batch_size = config.base.batch_size,
+          .largest = input.largest_batch,
+          .num_kept = input.num_kept_batches};
 }
 
 }  // namespace official::run

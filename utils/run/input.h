@@ -39,6 +39,7 @@ struct Input {
   std::optional<int64_t> steps_per_epoch = std::nullopt;
   // Returns batches of the training set from `start` to the end of epoch `end_epoch` - 1.
   std::function<absl::StatusOr<data::BatchSourcePtr>(const ReadOptions& options)> train;
+  int64_t num_kept_batches = 0;  // that stay in memory while `train` or `eval` is read
   // Unset where all batches have the same shape.
   std::optional<train::LargestBatches> largest_batch = std::nullopt;
   // Returns one pass over the test set.
@@ -67,5 +68,8 @@ Input SyntheticInput(const SyntheticSet& set, int64_t batch_size);
 Input OverfitBatches(Input input, int64_t num_batches, int64_t batch_size);
 // Returns OverfitBatches if the flag is given, else `input`.
 Input DataOf(const Config& config, Input input);
+
+// Returns what the check of their memory needs to know of the batches of a training.
+train::TrainingBatches BatchesOf(const Config& config, const Input& input);
 
 }  // namespace official::run

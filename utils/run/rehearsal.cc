@@ -1,3 +1,5 @@
+#include "utils/run/rehearsal.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,10 +17,10 @@
 #include "utils/logs/json.h"
 #include "utils/logs/loss_recorder.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/size_text.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
 #include "utils/run/learning_rate_range.h"
-#include "utils/run/rehearsal.h"
 #include "utils/run/run_time.h"
 #include "utils/run/schedule_table.h"
 #include "utils/train/estimator.h"
@@ -94,12 +96,6 @@ std::string TypesOf(const data::Batch& batch) {
     for (const compute::Tensor& tensor : *tensors) types.push_back(tensor.type().ToString());
   }
   return absl::StrJoin(types, ", ");
-}
-
-std::string SizeText(int64_t bytes) {
-  const auto size = static_cast<double>(bytes);
-  if (size >= 1e9) return absl::StrFormat("%.1f GB", size * 1e-9);
-  return size >= 1e6 ? absl::StrFormat("%.1f MB", size * 1e-6) : absl::StrFormat("%.1f kB", size * 1e-3);
 }
 
 double SecondsSince(std::chrono::steady_clock::time_point begin) {
@@ -224,7 +220,7 @@ class Trial {
                                 " of the batch per replica"));
     Tell("variables", estimator_->origin());
     if (config_.base.eval_only) return absl::OkStatus();
-    return estimator_->CheckBatchFits(input_.spec, config_.base.batch_size, input_.largest_batch);
+    return estimator_->CheckBatchFits(BatchesOf(config_, input_));
   }
 
   // Of `epochs` epochs, from where a run would begin.
@@ -250,14 +246,15 @@ class Trial {
   }
 
   absl::Status ShowMemory(const TypedBatch& batch) {
+    const auto size = [](int64_t bytes) { return misc::SizeText(static_cast<double>(bytes)); };
     ASSIGN_OR_RETURN(const train::MemoryPlan plan, estimator_->PlanMemory(batch.spec, batch.batch));
     Tell("parameters", absl::StrCat(plan.num_parameters, " in ", plan.num_variables, " variables"),
          {{"num_parameters", plan.num_parameters}});
     Tell("memory",
-         absl::StrCat("parameters ", SizeText(plan.parameter_bytes), ", optimizer and other variables ",
-                      SizeText(plan.other_variable_bytes), ", intermediate values of a replica's training step ",
-                      SizeText(plan.intermediate_bytes), ", batch ", SizeText(plan.batch_bytes),
-                      plan.available_bytes < 0 ? "" : absl::StrCat("; free ", SizeText(plan.available_bytes))),
+         absl::StrCat("parameters ", size(plan.parameter_bytes), ", optimizer and other variables ",
+                      size(plan.other_variable_bytes), ", intermediate values of a replica's training step ",
+                      size(plan.intermediate_bytes), ", batch ", size(plan.batch_bytes),
+                      plan.available_bytes < 0 ? "" : absl::StrCat("; free ", size(plan.available_bytes))),
          {{"parameter_bytes", plan.parameter_bytes},
           {"other_variable_bytes", plan.other_variable_bytes},
           {"intermediate_bytes", plan.intermediate_bytes},

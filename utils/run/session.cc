@@ -289,7 +289,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
     return estimator_.get();
   }
   if (!cluster_.is_server()) {
-    RETURN_IF_ERROR(estimator_->CheckBatchFits(input_.spec, base.batch_size, input_.largest_batch));
+    RETURN_IF_ERROR(estimator_->CheckBatchFits(BatchesOf(config_, input_)));
   }
   LogStart();
   if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {

@@ -8,17 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/misc/available_memory.h"
+#include "utils/misc/size_text.h"
+#include "utils/train/largest_values.h"
 
 namespace official::train {
 namespace {
 
-// The share of the free memory that a run may be planned to take.
-constexpr double kUsableShare = 0.9;
 // Batches in memory: one in use, the others read ahead.
 constexpr int64_t kBatchesInMemory = 4;
-
-std::string Gigabytes(double bytes) { return absl::StrCat(std::round(bytes / 1e8) / 10, " GB"); }
 
 // The part of the free memory below which what BytesOfValues says needs no closer look: an arena also has what kernels
 // need beside the values.
@@ -45,9 +42,8 @@ double BytesOfVariables(const compute::Graph& graph, int more_copies) {
 // The memory of a training as a function of the number of examples in a batch.
 class BatchMemory {
  public:
-  BatchMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
-              const std::optional<LargestBatches>& largest)
-      : checkpointed_(checkpointed), strategy_(checkpointed.strategy()), spec_(spec), largest_(largest) {}
+  BatchMemory(CheckpointedModel& checkpointed, const TrainingBatches& batches)
+      : checkpointed_(checkpointed), strategy_(checkpointed.strategy()), batches_(batches) {}
 
   // Finds an upper bound of what batches of up to `examples` need, without compiling anything.
   absl::Status Bound(double examples) {
@@ -86,6 +82,22 @@ class BatchMemory {
 
   double Needed(double examples) const { return fixed_ + per_example_ * examples; }
   double ThatFit(double bytes) const { return (bytes - fixed_) / per_example_; }
+  // Of what a batch has on this worker.
+  double BytesOfBatch(double examples) const {
+    double of_example = 0;
+    for (const auto* leaves : {&batches_.spec.features, &batches_.spec.labels}) {
+      for (const data::Leaf& leaf : *leaves) of_example += static_cast<double>(leaf.type.num_bytes());
+    }
+    return examples * of_example * strategy_.num_local_replicas() / strategy_.num_replicas_in_sync();
+  }
+
+  // Names the largest values that a replica computes for `examples`; "" on a device with memory of its own.
+  absl::StatusOr<std::string> LargestValues(double examples) {
+    if (!uses_host_memory()) return "";
+    ASSIGN_OR_RETURN(const BuiltModel of_two, Build(2));
+    ASSIGN_OR_RETURN(const BuiltModel of_three, Build(3));
+    return LargestValuesText(*of_two.graph, *of_three.graph, 2, 3, std::max(1.0, ExamplesOfShare(examples)));
+  }
 
  private:
   // Most examples of a replica in the graphs and programs that are looked at.
@@ -101,12 +113,12 @@ class BatchMemory {
 
   absl::StatusOr<BuiltModel> Build(int64_t examples) {
     const EstimatorConfig& config = checkpointed_.config();
-    data::ElementSpec types = Batched(spec_, examples);
-    if (largest_) {
-      ASSIGN_OR_RETURN(const data::BatchSourcePtr source, largest_->make(examples));
+    data::ElementSpec types = Batched(batches_.spec, examples);
+    if (batches_.largest) {
+      ASSIGN_OR_RETURN(const data::BatchSourcePtr source, batches_.largest->make(examples));
       ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
       const ShareFn& share = checkpointed_.model().share;
-      types = TypesOfShare(spec_, (share ? share : ShareOfRows)(Mode::kTrain, *batch, {0, examples}));
+      types = TypesOfShare(batches_.spec, (share ? share : ShareOfRows)(Mode::kTrain, *batch, {0, examples}));
     }
     ASSIGN_OR_RETURN(BuiltModel built, BuildModel(checkpointed_.model(), Mode::kTrain, config.dtype, config.loss_scale,
                                                   types, /*has_examples=*/true, /*num_replicas=*/1));
@@ -122,18 +134,13 @@ class BatchMemory {
     const int replicas = strategy_.num_local_replicas();
     // The replicas share one copy, and a checkpoint is written from another one.
     fixed_ = 2 * variable_bytes_ + replicas * fixed;
-    double of_input = 0;
-    for (const auto* leaves : {&spec_.features, &spec_.labels}) {
-      for (const data::Leaf& leaf : *leaves) of_input += static_cast<double>(leaf.type.num_bytes());
-    }
-    const double local = static_cast<double>(replicas) / strategy_.num_replicas_in_sync();
-    per_example_ = replicas * slope * ExamplesOfShare(1) + local * static_cast<double>(kBatchesInMemory) * of_input;
+    per_example_ = replicas * slope * ExamplesOfShare(1) +
+                   static_cast<double>(kBatchesInMemory + batches_.num_kept) * BytesOfBatch(1);
   }
 
   CheckpointedModel& checkpointed_;
   distribute::Strategy& strategy_;
-  const data::ElementSpec& spec_;
-  const std::optional<LargestBatches>& largest_;
+  const TrainingBatches& batches_;
   double variable_bytes_ = 0;
   double bound_ = 0;  // bytes of the values of one replica's graph for each example
   double fixed_ = 0, per_example_ = 0;
@@ -148,14 +155,13 @@ std::string WhatFits(double examples_that_fit, double batch_size_per_example, in
 
 }  // namespace
 
-absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size,
-                            const std::optional<LargestBatches>& largest) {
-  const int64_t available = misc::AvailableMemory();
-  if (available < 0 || (checkpointed.model().share && !largest)) return absl::OkStatus();
-  const auto free = static_cast<double>(available);
+absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const TrainingBatches& batches, int64_t free_bytes) {
+  const std::optional<LargestBatches>& largest = batches.largest;
+  if (free_bytes < 0 || (checkpointed.model().share && !largest)) return absl::OkStatus();
+  const auto free = static_cast<double>(free_bytes);
   const double usable = kUsableShare * free;
-  const auto examples = static_cast<double>(largest ? largest->num_examples : batch_size);
-  BatchMemory memory(checkpointed, spec, largest);
+  const auto examples = static_cast<double>(largest ? largest->num_examples : batches.batch_size);
+  BatchMemory memory(checkpointed, batches);
   // Programs are compiled only where the answer is not clear, since that takes start-up time.
   RETURN_IF_ERROR(memory.Bound(examples));
   if (memory.Needed(examples) < kClearShare * free) return absl::OkStatus();
@@ -163,11 +169,21 @@ absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::Element
   if (memory.Needed(0) < usable) RETURN_IF_ERROR(memory.Plan(free));
   const double needed = memory.Needed(examples);
   if (needed < usable) return absl::OkStatus();
+  const double of_batch = memory.BytesOfBatch(examples);
+  const double of_kept = static_cast<double>(batches.num_kept) * of_batch;
+  const std::string what = absl::StrCat("--batch_size=", batches.batch_size, " needs about ", misc::SizeText(needed),
+                                        " of memory and ", misc::SizeText(free), " are free");
+  if (const double kept_fit = (usable - (needed - of_kept)) / of_batch; batches.num_kept > 0 && kept_fit >= 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ", because --overfit_batches keeps ", batches.num_kept, " batches of ", misc::SizeText(of_batch),
+        "; at most --overfit_batches=", static_cast<int64_t>(kept_fit), " would fit"));
+  }
+  ASSIGN_OR_RETURN(const std::string values, memory.LargestValues(examples));
   return absl::InvalidArgumentError(
-      absl::StrCat("--batch_size=", batch_size, " needs about ", Gigabytes(needed), " of memory and ", Gigabytes(free),
-                   " are free; ",
-                   WhatFits(memory.ThatFit(usable), static_cast<double>(batch_size) / examples,
-                            checkpointed.strategy().num_replicas_in_sync())));
+      absl::StrCat(what, "; ",
+                   WhatFits(memory.ThatFit(usable), static_cast<double>(batches.batch_size) / examples,
+                            checkpointed.strategy().num_replicas_in_sync()),
+                   values));
 }
 
 absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "utils/misc/available_memory.h"
 #include "utils/train/checkpointed_model.h"
 
 namespace official::train {
@@ -20,12 +21,25 @@ struct LargestBatches {
   absl::StatusOr<data::BatchSourcePtr> Make() const { return make(num_examples); }
 };
 
-// Returns InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory than
-// the host has: variables, the intermediate values of all replicas of this process, and batches that are read ahead.
-// Allocates nothing of that size. `largest` is for models whose batches have several shapes; without it batches have
-// `batch_size` examples of `spec`, and a model with Model::share is not checked.
-absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const data::ElementSpec& spec, int64_t batch_size,
-                            const std::optional<LargestBatches>& largest);
+struct TrainingBatches {
+  data::ElementSpec spec;  // of an example
+  int64_t batch_size = 1;  // as the flag counts
+  // For models whose batches have several shapes. Without it batches have `batch_size` examples of `spec`, and a model
+  // with Model::share is not checked.
+  std::optional<LargestBatches> largest = std::nullopt;
+  int64_t num_kept = 0;  // of them that stay in memory, by --overfit_batches
+};
+
+// The share of the free memory of the host that a training may take by its plan: with a --batch_size that is given, and
+// with one that --batch_size=auto chooses, which leaves more to other processes.
+constexpr double kUsableShare = 0.9, kChosenShare = 0.8;
+
+// Returns InvalidArgument, with the largest batch that would fit and the largest values, if a training needs more
+// memory than `free_bytes`, that of the host: variables, the intermediate values of all replicas of this process, and
+// batches that are read ahead or kept. Allocates nothing of that size. -1 free bytes are not known, and nothing is
+// checked.
+absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const TrainingBatches& batches,
+                            int64_t free_bytes = misc::AvailableMemory());
 
 struct MemoryPlan {
   int64_t num_variables = 0;         // trainable ones

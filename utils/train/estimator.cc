@@ -19,9 +19,8 @@ absl::StatusOr<std::unique_ptr<Estimator>> Estimator::Create(Model model, Estima
   return std::unique_ptr<Estimator>(new Estimator(std::move(opened)));
 }
 
-absl::Status Estimator::CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size,
-                                       const std::optional<LargestBatches>& largest) {
-  return train::CheckBatchFits(*model_, spec, batch_size, largest);
+absl::Status Estimator::CheckBatchFits(const TrainingBatches& batches, int64_t free_bytes) {
+  return train::CheckBatchFits(*model_, batches, free_bytes);
 }
 
 absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,

@@ -57,10 +57,9 @@ class Estimator {
   // The rows of each batch that this process computes in a mode: its input functions need not read the others.
   data::HeldRows held_rows(Mode mode) const { return model_->replicas().held_rows(mode); }
 
-  // Returns InvalidArgument, with the largest batch that would fit, if training with `batch_size` needs more memory
-  // than the host has. Allocates nothing of that size. See train::CheckBatchFits.
-  absl::Status CheckBatchFits(const data::ElementSpec& spec, int64_t batch_size,
-                              const std::optional<LargestBatches>& largest = std::nullopt);
+  // Returns InvalidArgument, with the largest batch that would fit, if the training needs more memory than the host
+  // has. Allocates nothing of that size. See train::CheckBatchFits.
+  absl::Status CheckBatchFits(const TrainingBatches& batches, int64_t free_bytes = misc::AvailableMemory());
 
   // Returns the memory that a training step on `batch` takes; `spec` is that of its examples.
   absl::StatusOr<MemoryPlan> PlanMemory(const data::ElementSpec& spec, const data::Batch& batch) {
