@@ -159,6 +159,22 @@ TEST_CASE("A run in parts, stopped in the middle of an epoch, ends with the bits
   run::CheckSameBits(whole, parts);
 }
 
+TEST_CASE("--overfit_batches ends each epoch after its batches, also in two parts to the bit") {
+  ResnetConfig whole = SmallConfig(9);  // 45 images: batches of 16 that would go on into the next epoch
+  whole.base.overfit_batches = 2;
+  whole.base.train_epochs = 3;
+  whole.base.epochs_between_evals = 3;
+  const ResnetConfig parts = InNewModelDir(whole);
+  CHECK_THAT(Run(whole), Contains(R"("global_step": 6, "steps": 6,)"));
+  for (const int steps : {1, 4}) {
+    ResnetConfig part = parts;
+    part.performance.max_train_steps = steps;
+    Run(part);
+  }
+  Run(parts);
+  run::CheckSameBits(whole, parts);
+}
+
 TEST_CASE("Two replicas with synchronized batch normalization equal one device") {
   ResnetConfig one = SmallConfig(9);  // 45 images: the last batch of an epoch has 13
   one.model.version = GENERATE(1, 2);

@@ -328,6 +328,28 @@ TEST_CASE("A run that was stopped ends with the same bits") {
   run::CheckSameBits(whole, stopped);
 }
 
+TEST_CASE("--overfit_batches trains on a few batches of sentences, also in parts to the bit") {
+  TransformerConfig whole = SmallConfig();
+  whole.base.overfit_batches = 3;
+  whole.base.train_epochs = 4;
+  whole.base.epochs_between_evals = 2;
+  TransformerConfig parts = InNewModelDir(whole);
+  const std::string out = Run(whole);
+  CHECK_THAT(out, Contains(R"("global_step": 12, "steps": 12,)"));
+  const std::vector<nlohmann::json> evaluations = Evaluations(out);
+  REQUIRE(evaluations.size() == 2);
+  CHECK(evaluations[0]["global_step"] == 6);
+  for (const int64_t step : {2, 7}) {
+    parts.performance.max_train_steps = step;
+    Run(parts);
+  }
+  parts.performance.max_train_steps.reset();
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  Run(parts);
+  CHECK_THAT(log.Text(), !Contains("have changed"));
+  run::CheckSameBits(whole, parts);
+}
+
 TEST_CASE("A run whose pairs or batch size have changed says so, and ends") {
   TransformerConfig config = SmallConfig();
   config.base.train_epochs = 2;

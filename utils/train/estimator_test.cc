@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/logs/hook.h"
 #include "utils/protos/event.pb.h"
 #include "utils/protos/graph.pb.h"
@@ -70,6 +73,37 @@ TEST_CASE("The event file has the graph of the training and what a traced step t
   REQUIRE(metadata.step_stats().dev_stats_size() == 1);
   CHECK(metadata.step_stats().dev_stats(0).device() == "/device:CPU:0");
   CHECK(metadata.step_stats().dev_stats(0).node_stats_size() > 0);
+}
+
+// A source whose data come late: at the third time that it is asked for them.
+class LateBatches : public data::BatchSource {
+ public:
+  explicit LateBatches(data::BatchSourcePtr source) : source_(std::move(source)) {}
+  const data::ElementSpec& spec() const override { return source_->spec(); }
+  absl::StatusOr<std::optional<data::Batch>> Next() override {
+    asked_ = 0;
+    return source_->Next();
+  }
+  bool WaitUntilReady(std::chrono::milliseconds) override { return ++asked_ > 2; }
+
+ private:
+  const data::BatchSourcePtr source_;
+  int asked_ = 0;
+};
+
+TEST_CASE("A wait for data and the evaluation are shown") {
+  const auto late = [](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    return std::make_unique<LateBatches>(Input(1)(start).value());
+  };
+  const auto estimator = MakeEstimator(Config());
+  logs::CapturedTasks log;
+  REQUIRE(estimator->Train(late, 2, {}).ok());
+  REQUIRE(estimator->Evaluate(late, 1).ok());
+  const std::string shown = log.Text();
+  for (const char* title : {"waiting for the data of step 1", "waiting for the data of step 2", "evaluating step 2"}) {
+    CHECK_THAT(shown, Contains(title));
+  }
+  CHECK_THAT(shown, !Contains("waiting for the data of step 3"));
 }
 
 TEST_CASE("A loss that is no scalar is refused by name") {

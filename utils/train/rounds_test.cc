@@ -127,6 +127,29 @@ TEST_CASE("The evaluations that are left are those of the run") {
   }
 }
 
+TEST_CASE("The evaluations that are left of epochs whose steps are another number") {
+  // 30 examples a step, also over the end of an epoch; 7 steps an epoch, whatever examples they have.
+  const EpochSize across = {.num_examples = kExamples, .batch_size = kBatch, .across_epochs = true};
+  const EpochSize told = {.num_examples = kExamples, .batch_size = kBatch, .steps = 7};
+  struct Case {
+    Schedule schedule;
+    RunState state;
+    EpochSize epoch;
+    int64_t evaluations;
+  };
+  for (const Case& c : std::vector<Case>{
+           {{.train_epochs = 3}, {}, across, 3},
+           {{.train_epochs = 4, .epochs_between_evals = 2}, {.global_step = 7, .position = {2, 0}}, across, 1},
+           {{.train_epochs = 4, .epochs_between_evals = 2}, {.global_step = 4, .position = {1, 20}}, across, 2},
+           {{.train_epochs = 3}, {}, told, 3},
+           {{.train_epochs = 3}, {.global_step = 10, .position = {1, 50}}, told, 2},
+           {{.train_epochs = 3, .max_train_steps = 12}, {.global_step = 10, .position = {1, 50}}, told, 1},
+           {{.train_epochs = 3}, {.global_step = 21, .position = {3, 0}, .evaluated_step = 21}, told, 0}}) {
+    INFO("step " << c.state.global_step << (c.epoch.across_epochs ? ", across epochs" : ""));
+    CHECK(EvaluationsLeft(c.schedule, c.state, c.epoch) == c.evaluations);
+  }
+}
+
 TEST_CASE("The last epoch trained") {
   CHECK(LastEpoch({}) == 0);
   CHECK(LastEpoch({.position = {0, 30}}) == 1);
