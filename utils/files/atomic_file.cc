@@ -156,8 +156,7 @@ absl::Status CheckOutput(const std::string& path) {
   if (!IsWrittenInPlace(path)) {
     RETURN_IF_ERROR(CheckRegularOrMissing(path));
     const std::string directory = DirectoryOf(path);
-    RETURN_IF_ERROR(CheckCanWriteIn(directory));
-    if (Exists(directory)) return absl::OkStatus();
+    if (Exists(directory)) return CheckCanWriteIn(directory);
     return absl::FailedPreconditionError(
         absl::StrCat("cannot write ", path, ": there is no directory ", directory, "; make it first"));
   }
