@@ -1,5 +1,7 @@
 #include "utils/export/export_model.h"
 
+#include <optional>
+
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/export/write_model.h"
@@ -18,7 +20,11 @@ absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const Servi
   for (const GraphDefBuilder::Variable& variable : serving.graph.variables()) {
     ASSIGN_OR_RETURN(variables[variable.name], estimator.Variable(variable.name));
   }
-  return WriteModel(to, serving.graph, variables, {serving.signature}, extra_files);
+  std::optional<Answers> answers;
+  if (serving.model != nullptr) {
+    ASSIGN_OR_RETURN(answers, AnswersOf(*serving.model, serving.signature, variables));
+  }
+  return WriteModel(to, serving.graph, variables, {serving.signature}, extra_files, answers);
 }
 
 }  // namespace official::exporting

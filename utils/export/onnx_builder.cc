@@ -103,6 +103,14 @@ onnx::TensorProto::DataType ToOnnxType(DType dtype) {
   return onnx::TensorProto::UNDEFINED;
 }
 
+std::optional<DType> FromOnnxType(int type) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64, DType::kInt32,
+                            DType::kInt64, DType::kUInt8, DType::kBool}) {
+    if (ToOnnxType(dtype) == type) return dtype;
+  }
+  return std::nullopt;
+}
+
 std::string OnnxBuilder::Unique(const std::string& name) {
   std::string unique = name;
   for (int i = 1; !taken_.insert(unique).second; ++i) unique = absl::StrCat(name, "_", i);

@@ -23,6 +23,8 @@ onnx::AttributeProto OnnxTensor(const std::string& name, const compute::Tensor& 
 onnx::AttributeProto OnnxGraph(const std::string& name, onnx::GraphProto value);
 
 onnx::TensorProto::DataType ToOnnxType(compute::DType dtype);
+// Returns the inverse; nothing for types that no value of ours has.
+std::optional<compute::DType> FromOnnxType(int type);
 
 class OnnxBuilder {
  public:

@@ -10,6 +10,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/export/onnx_builder.h"
 #include "utils/export/onnx_converter.h"
+#include "utils/export/onnx_graph.h"
 #include "utils/files/files.h"
 
 namespace official::exporting {
@@ -28,16 +29,9 @@ absl::Status NotAsWritten(const std::string& path, absl::string_view what) {
       absl::StrCat(path, " is not read back as it was written: ", what, "; nothing is exported, try again"));
 }
 
-std::optional<int64_t> BytesPerElement(onnx::TensorProto::DataType type) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64, DType::kInt32,
-                            DType::kInt64, DType::kUInt8, DType::kBool}) {
-    if (ToOnnxType(dtype) == type) return compute::SizeOf(dtype);
-  }
-  return std::nullopt;
-}
-
 absl::Status CheckInitializer(const onnx::TensorProto& tensor) {
-  std::optional<int64_t> bytes = BytesPerElement(tensor.data_type());
+  const std::optional<DType> dtype = FromOnnxType(tensor.data_type());
+  std::optional<int64_t> bytes = dtype ? std::optional<int64_t>(compute::SizeOf(*dtype)) : std::nullopt;
   for (const int64_t size : tensor.dims()) bytes = bytes && size >= 0 ? std::optional(*bytes * size) : std::nullopt;
   if (bytes == static_cast<int64_t>(tensor.raw_data().size())) return absl::OkStatus();
   return Inconsistent(absl::StrCat("the initializer ", tensor.name(), " has not the bytes of its type and shape"));
@@ -131,6 +125,12 @@ absl::Status CheckOnnxFile(const std::string& path, absl::string_view model, con
     if (!is_right) return NotAsWritten(path, absl::StrCat("the variable ", name, " has another value"));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckOnnxAnswers(const onnx::ModelProto& model, const Answers& answers) {
+  return CheckAnswers(answers, [&](const std::map<std::string, compute::Value>& feeds, compute::Graph& graph) {
+    return AddOnnxGraph(model.graph(), feeds, graph);
+  });
 }
 
 }  // namespace official::exporting

@@ -1,5 +1,8 @@
 #include "utils/export/serving_graph.h"
 
+#include <memory>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
@@ -37,14 +40,16 @@ std::string AddFeature(const std::string& placeholder, const std::vector<int64_t
 absl::StatusOr<ServingGraph> BuildServingGraph(const train::Model& model, const data::ElementSpec& spec,
                                                const ServingSignature& signature) {
   OFFICIAL_CHECK(signature.inputs.size() == spec.features.size()) << signature.key;
-  ASSIGN_OR_RETURN(const train::BuiltModel built, train::BuildForExport(model, spec));
+  ASSIGN_OR_RETURN(train::BuiltModel built, train::BuildForExport(model, spec));
   ServingGraph serving{.graph = {}, .signature = {signature.key, {}, {}}, .not_trainable = {}};
   std::vector<GraphFeed> feeds;
+  std::vector<std::string> inputs;
   for (size_t i = 0; i < signature.inputs.size(); ++i) {
     const ServingInput& input = signature.inputs[i];
     const data::Leaf& feature = spec.features[i];
     const std::vector<int64_t> dims = Batched(input.dims);
     const std::string placeholder = serving.graph.AddPlaceholder(input.placeholder, feature.type.dtype, dims);
+    inputs.push_back(input.name);
     serving.signature.inputs[input.name] = {placeholder, feature.type.dtype, dims};
     feeds.push_back({built.roots.feeds[i], AddFeature(placeholder, input.dims, feature, serving.graph)});
   }
@@ -57,6 +62,7 @@ absl::StatusOr<ServingGraph> BuildServingGraph(const train::Model& model, const 
   for (const compute::VariableSpec& variable : built.graph->variables()) {
     if (!variable.trainable) serving.not_trainable.insert(variable.name);
   }
+  serving.model = std::make_shared<const ServedModel>(ServedModel{std::move(built), std::move(inputs)});
   return serving;
 }
 

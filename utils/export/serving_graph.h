@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "utils/data/dataset.h"
+#include "utils/export/answers.h"
 #include "utils/export/graph_def_builder.h"
 #include "utils/export/signature.h"
 #include "utils/train/model.h"
@@ -29,6 +31,7 @@ struct ServingGraph {
   GraphDefBuilder graph;
   Signature signature;
   std::set<std::string> not_trainable;  // the variables that an optimizer leaves alone, such as moving_mean
+  std::shared_ptr<const ServedModel> model = nullptr;  // that it was made of, unless it was written op by op
 };
 
 // Returns the graph of the model's predictions, by their names, computed in float32, whatever type the model is trained
