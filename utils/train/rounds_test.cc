@@ -144,6 +144,7 @@ TEST_CASE("The evaluations that are left of epochs whose steps are another numbe
            {{.train_epochs = 3}, {}, told, 3},
            {{.train_epochs = 3}, {.global_step = 10, .position = {1, 50}}, told, 2},
            {{.train_epochs = 3, .max_train_steps = 12}, {.global_step = 10, .position = {1, 50}}, told, 1},
+           {{.train_epochs = 3, .max_train_steps = 14}, {.global_step = 10, .position = {1, 50}}, told, 1},
            {{.train_epochs = 3}, {.global_step = 21, .position = {3, 0}, .evaluated_step = 21}, told, 0}}) {
     INFO("step " << c.state.global_step << (c.epoch.across_epochs ? ", across epochs" : ""));
     CHECK(EvaluationsLeft(c.schedule, c.state, c.epoch) == c.evaluations);
