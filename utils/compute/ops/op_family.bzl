@@ -98,7 +98,8 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
     """A test of the folder's ops, on every device; matmul_emulated_test is matmul_test on emulated CUDA devices.
 
     Beside matmul_hlo.cc, which writes its ops in StableHLO, matmul_pjrt_test is matmul_test on XLA for CPUs, a PJRT
-    plugin, and matmul_as_tpu_pjrt_test that with what is written for a TPU, where that differs.
+    plugin. It fails if no case runs an op of matmul_hlo.cc, or of another matmul*_hlo.cc, in one of the types that the
+    file registers it for. matmul_as_tpu_pjrt_test is matmul_test with what is written for a TPU, where that differs.
 
     Args:
       name: the name of the test. It ends with "_test".
@@ -151,8 +152,10 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
         )
 
     has_hlo = native.glob([name[:-len("_test")] + "_hlo.cc"], allow_empty = True)
+    hlo_files = native.glob([name[:-len("_test")] + "*_hlo.cc"], allow_empty = True)
+    emitters = {"OP_TEST_EMITTERS": ",".join([native.package_name() + "/" + file for file in hlo_files])}
     as_tpu = [("_as_tpu", {"OP_TEST_PJRT_AS_TPU": "1"})] if name in _TESTS_AS_TPU else []
-    for suffix, env in ([("", {})] if has_hlo else []) + as_tpu:
+    for suffix, env in ([("", emitters)] if has_hlo else []) + as_tpu:
         native.cc_test(
             name = "%s%s_pjrt_test" % (name[:-len("_test")], suffix),
             size = "medium",
@@ -161,6 +164,7 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
             visibility = visibility,
             deps = [
                 ":" + cases,
+                "//utils/compute/testing:emitters_run",
                 "//utils/compute/testing:pjrt",
             ],
         )

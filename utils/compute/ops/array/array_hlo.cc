@@ -39,21 +39,11 @@ void EmitPad(const Node& node, HloBuilder& hlo) {
   hlo.Out(node, 0, hlo.Pad(x, hlo.Splat(0, {x.element(), {}}), low, high, std::vector<int64_t>(low.size(), 0)));
 }
 
-void EmitOneHot(const Node& node, HloBuilder& hlo) {
-  const HloValue indices = hlo.In(node.input(0));
-  const Shape& shape = node.output_types()[0].shape;
-  std::vector<int64_t> dims;
-  for (int i = 0; i < indices.shape().rank(); ++i) dims.push_back(i);
-  const HloValue columns = hlo.Iota({indices.element(), shape}, shape.rank() - 1);
-  hlo.Out(node, 0, hlo.Compare("EQ", columns, hlo.BroadcastInDim(indices, shape, dims)));
-}
-
 const bool registered[] = {
     RegisterHloEmitter({.op = op::Transpose, .dtypes = AllTypes(), .emit = EmitTranspose}),
     RegisterHloEmitter({.op = op::Concat, .dtypes = AllTypes(), .emit = EmitConcat}),
     RegisterHloEmitter({.op = op::Slice, .dtypes = AllTypes(), .emit = EmitSlice}),
     RegisterHloEmitter({.op = op::Pad, .dtypes = AllTypes(), .emit = EmitPad}),
-    RegisterHloEmitter({.op = op::OneHot, .dtypes = {DType::kInt32, DType::kInt64}, .emit = EmitOneHot}),
 };
 
 }  // namespace

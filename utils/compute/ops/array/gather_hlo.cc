@@ -1,6 +1,7 @@
-// Rows by their numbers, read and added up, in StableHLO.
+// Rows by their numbers, read and added up, and numbers as rows with a one, in StableHLO.
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/array/array.h"
@@ -38,10 +39,20 @@ void EmitAddRows(const Node& node, HloBuilder& hlo) {
   hlo.Out(node, add_rows::kY, HloAddRows(hlo, x, indices, hlo.InFloat(node.input(add_rows::kRows))));
 }
 
+void EmitOneHot(const Node& node, HloBuilder& hlo) {
+  const HloValue indices = hlo.In(node.input(0));
+  const Shape& shape = node.output_types()[0].shape;
+  std::vector<int64_t> dims;
+  for (int i = 0; i < indices.shape().rank(); ++i) dims.push_back(i);
+  const HloValue columns = hlo.Iota({indices.element(), shape}, shape.rank() - 1);
+  hlo.Out(node, 0, hlo.Compare("EQ", columns, hlo.BroadcastInDim(indices, shape, dims)));
+}
+
 const bool registered[] = {
     RegisterHloEmitter({.op = op::Gather, .dtypes = AllTypes(), .emit = EmitGather}),
     RegisterHloEmitter({.op = op::IndexedSlices, .dtypes = {DType::kInt32}, .emit = EmitIndexedSlices}),
     RegisterHloEmitter({.op = op::AddRows, .dtypes = StorageTypes(), .emit = EmitAddRows}),
+    RegisterHloEmitter({.op = op::OneHot, .dtypes = {DType::kInt32, DType::kInt64}, .emit = EmitOneHot}),
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/array/moves.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
@@ -46,6 +47,21 @@ TEST_CASE("Gather of scalars, of integers and of nothing") {
             });
   CHECK(y[0].scalar<int64_t>() == 30);
   CHECK(y[1].shape() == Shape{0});
+}
+
+TEST_CASE("Gather of rows of any type") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const DType dtype = GENERATE(from_range(AllTypes()));
+  CAPTURE(dtype);
+  const Tensor x = RandomInts({5, 3}, 1, 2).CastTo(dtype);
+  const Tensor y = RunOn(kind, {x, Tensor::Of<int32_t>({3}, {4, 1, 4})}, [](absl::Span<const Value> in) {
+    return std::vector<Value>{Gather(in[0], in[1])};
+  })[0];
+  CHECK(y.type() == TensorType{dtype, {3, 3}});
+  const Doubles rows = testing::ToDoubles(x);
+  Doubles want;
+  for (const int row : {4, 1, 4}) want.insert(want.end(), rows.begin() + 3 * row, rows.begin() + 3 * row + 3);
+  CHECK(testing::ToDoubles(y) == want);
 }
 
 OpCase IndexedSlicesCase(int64_t n, int64_t rows, int64_t width) {
