@@ -20,7 +20,7 @@ train::CpuAndPjrt Both(const train::EstimatorConfig& config = train::TestConfig(
 
 TEST_CASE("mnist trains, evaluates and predicts on the device of a PJRT plugin as on the CPU") {
   train::CpuAndPjrt both = Both();
-  both.Train({.loss = 1e-5, .tensors = 1e-4, .of_norm = 1e-5});
+  both.Train({.loss = 1e-5, .tensors = 1e-5, .of_norm = 1e-5});
   CHECK(both.cpu().losses.back() < both.cpu().losses.front());
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
   CHECK(both.PredictionDifference(both.examples()) <= 1e-5);
@@ -39,7 +39,7 @@ TEST_CASE("mnist trains on the device of a PJRT plugin with clipped gradients, a
   config.ema_decay = 0.9;
   config.grad_accum_steps = 2;
   train::CpuAndPjrt both = Both(config);
-  both.Train({.loss = 1e-5, .tensors = 1e-4});
+  both.Train({.loss = 1e-5, .tensors = 1e-5, .of_norm = 1e-5});
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
 }
 

@@ -21,7 +21,7 @@ train::CpuAndPjrt Both(const train::EstimatorConfig& config = train::TestConfig(
 
 TEST_CASE("NCF trains, evaluates and predicts on the device of a PJRT plugin as on the CPU") {
   train::CpuAndPjrt both = Both();
-  both.Train({.loss = 1e-5, .tensors = 1e-4, .of_norm = 1e-5});
+  both.Train({.loss = 1e-5, .tensors = 1e-5, .of_norm = 1e-5});
   CHECK(both.cpu().losses.back() < both.cpu().losses.front());
   CHECK(both.EvaluationDifference(RandomCandidates()) <= 1e-5);
   CHECK(both.PredictionDifference(both.examples()) <= 1e-5);
@@ -45,7 +45,7 @@ TEST_CASE("NCF trains on the device of a PJRT plugin with clipped gradients and 
   config.clip_norm = 0.01;
   config.ema_decay = 0.9;
   train::CpuAndPjrt both = Both(config);
-  both.Train({.loss = 1e-5, .tensors = 1e-4, .of_norm = 1e-5});
+  both.Train({.loss = 1e-5, .tensors = 1e-5, .of_norm = 1e-5});
   CHECK(both.EvaluationDifference(RandomCandidates()) <= 1e-5);
 }
 

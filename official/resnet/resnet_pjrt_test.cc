@@ -21,7 +21,7 @@ TEST_CASE("ResNet-8 trains, evaluates and predicts on the device of a PJRT plugi
   const int version = GENERATE(1, 2);
   CAPTURE(version);
   train::CpuAndPjrt both = Both(version, kSteps, train::TestConfig());
-  both.Train({.loss = 1e-5, .tensors = 1e-4}, train::CpuAndPjrt::Flips::kMayHappen);
+  both.Train({.loss = 1e-5, .tensors = 1e-5, .of_norm = 1e-5}, train::CpuAndPjrt::Flips::kMayHappen);
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
   CHECK(both.PredictionDifference(both.examples()) <= 1e-5);
 }

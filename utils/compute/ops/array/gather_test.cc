@@ -54,9 +54,8 @@ TEST_CASE("Gather of rows of any type") {
   const DType dtype = GENERATE(from_range(AllTypes()));
   CAPTURE(dtype);
   const Tensor x = RandomInts({5, 3}, 1, 2).CastTo(dtype);
-  const Tensor y = RunOn(kind, {x, Tensor::Of<int32_t>({3}, {4, 1, 4})}, [](absl::Span<const Value> in) {
-    return std::vector<Value>{Gather(in[0], in[1])};
-  })[0];
+  const Tensor y = RunOn(kind, {x, Tensor::Of<int32_t>({3}, {4, 1, 4})},
+                         [](absl::Span<const Value> in) { return std::vector<Value>{Gather(in[0], in[1])}; })[0];
   CHECK(y.type() == TensorType{dtype, {3, 3}});
   const Doubles rows = testing::ToDoubles(x);
   Doubles want;
