@@ -14,7 +14,10 @@ TEST_CASE("The tiny Transformer trains and evaluates on the device of a PJRT plu
   train::CpuAndPjrt both(
       TransformerModel(TinyParams(/*warmup_steps=*/kSteps)),
       [](int seed) { return RandomPairs(kBatch * kSteps, seed); }, kBatch);
-  both.Train({.loss = 1e-5, .tensors = 1e-3});
+  // XLA's largest distance is 9.4e-6 of a norm, that of the bias of the layer norm in front of the decoder's first
+  // attention to the encoder. The CPU's kernels move the same bias most, by 3e-6, if they take each batch in two parts:
+  // Adam divides a gradient by its size, and where it is nearly 0 that leaves the rounding of its sums.
+  both.Train({.loss = 1e-5, .tensors = 1e-4, .of_norm = 1e-4});
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
 }
 
