@@ -5,6 +5,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/export/write_model.h"
+#include "utils/logs/log.h"
 
 namespace official::exporting {
 
@@ -22,7 +23,14 @@ absl::StatusOr<std::string> ExportModel(train::Estimator& estimator, const Servi
   }
   std::optional<Answers> answers;
   if (serving.model != nullptr) {
-    ASSIGN_OR_RETURN(answers, AnswersOf(*serving.model, serving.signature, variables));
+    absl::StatusOr<Answers> of_model = AnswersOf(*serving.model, serving.signature, variables);
+    if (of_model.ok()) {
+      answers = *std::move(of_model);
+    } else if (absl::IsUnimplemented(of_model.status())) {
+      LOG(WARNING) << "the export is not compared with the trained model: " << of_model.status().message();
+    } else {
+      return of_model.status();
+    }
   }
   return WriteModel(to, serving.graph, variables, {serving.signature}, extra_files, answers);
 }

@@ -1,6 +1,7 @@
 // An export computes what the trained model does, and the check finds what would not.
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
@@ -170,6 +171,36 @@ TEST_CASE("Another attribute, input or op is found") {
   const absl::Status unknown = network.Check([](Graph& g) { NodeOf(g, "Relu").set_op_type("Elu"); });
   CHECK(absl::IsUnimplemented(unknown));
   CHECK_THAT(std::string(unknown.message()), Contains("the ONNX op Elu (node "));
+}
+
+// Compares an output "y" of a model, of which a move of the inputs moves elements by `spread`, with that of an export.
+absl::Status CompareFloats(const std::vector<float>& exported, const std::vector<float>& model, double spread = 0) {
+  const auto size = static_cast<int64_t>(model.size());
+  const Answers answers = {
+      .inputs = {}, .outputs = {{"y", Tensor::Of<float>({size}, model)}}, .spread = {{"y", spread}}};
+  return CheckAnswers(answers, [&](const std::map<std::string, Value>&, compute::Graph& graph) {
+    return std::map<std::string, Value>{{"y", graph.Constant(Tensor::Of<float>({size}, exported))}};
+  });
+}
+
+TEST_CASE("Numbers that are not finite have to be the same, and say nothing of the others") {
+  const float nan = std::nanf(""), inf = HUGE_VALF;
+  CHECK(CompareFloats({1, nan, inf, -inf}, {1, nan, inf, -inf}) == absl::OkStatus());
+  CHECK(absl::IsInternal(CompareFloats({1, 2, inf, -inf}, {1, nan, inf, -inf})));
+  CHECK(absl::IsInternal(CompareFloats({1, nan, -inf, -inf}, {1, nan, inf, -inf})));
+  CHECK(absl::IsInternal(CompareFloats({1.1F, 1}, {1, inf})));
+  CHECK(absl::IsInternal(CompareFloats({1.1F, inf}, {1, inf})));
+  CHECK(absl::IsInternal(CompareFloats({nan, 1}, {1, 1})));
+  CHECK(CompareFloats({0, 0}, {0, 0}) == absl::OkStatus());
+  CHECK(absl::IsInternal(CompareFloats({0, 1e-30F}, {0, 0})));
+}
+
+TEST_CASE("Outputs that a millionth of the inputs moves may differ by ten times that") {
+  CHECK(CompareFloats({1, 1.009F}, {1, 1}, 1e-3) == absl::OkStatus());
+  CHECK(absl::IsInternal(CompareFloats({1, 1.011F}, {1, 1}, 1e-3)));
+  const Network network;
+  const double spread = network.answers().spread.at("probabilities");
+  CHECK((spread > 0 && spread < 1e-5));
 }
 
 TEST_CASE("One class of four may be another, since two may be almost equal; more may not") {

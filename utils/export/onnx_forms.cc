@@ -38,9 +38,8 @@ const OnnxForm* OnnxFormOf(absl::string_view tensorflow_op) {
 }
 
 absl::Status NoOnnxForm(const NodeDef& node, absl::string_view why) {
-  return absl::UnimplementedError(absl::StrCat("the op ", node.op(), " (node ", node.name(),
-                                               ") cannot be exported to ONNX", why,
-                                               "; nothing is exported, try --export_format=saved_model"));
+  return absl::UnimplementedError(
+      absl::StrCat("the op ", node.op(), " (node ", node.name(), ") cannot be exported to ONNX", why));
 }
 
 int64_t IntAttrOf(const NodeDef& node, const std::string& name) {

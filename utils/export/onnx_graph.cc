@@ -214,7 +214,11 @@ absl::StatusOr<Values> AddOnnxGraph(const onnx::GraphProto& onnx, const Values& 
     }
   }
   Values outputs;
-  for (const onnx::ValueInfoProto& output : onnx.output()) outputs[output.name()] = values.at(output.name());
+  for (const onnx::ValueInfoProto& output : onnx.output()) {
+    const auto value = values.find(output.name());
+    if (value == values.end()) return absl::InternalError(absl::StrCat("no node makes the output ", output.name()));
+    outputs.insert(*value);
+  }
   return outputs;
 }
 

@@ -33,7 +33,13 @@ absl::Status WriteOnnxModel(const std::string& path, const GraphDefBuilder& grap
   }
   std::string model;
   {
-    ASSIGN_OR_RETURN(const onnx::ModelProto proto, ConvertToOnnx(graph, signature, values));
+    const absl::StatusOr<onnx::ModelProto> converted = ConvertToOnnx(graph, signature, values);
+    if (absl::IsUnimplemented(converted.status())) {
+      return absl::UnimplementedError(
+          absl::StrCat(converted.status().message(), "; nothing is exported, try --export_format=saved_model"));
+    }
+    RETURN_IF_ERROR(converted.status());
+    const onnx::ModelProto& proto = *converted;
     if (proto.ByteSizeLong() > kMaxBytes || !proto.SerializeToString(&model)) {
       return absl::FailedPreconditionError(
           "the graph has too many constants for an ONNX file; nothing is exported, try --export_format=saved_model");
