@@ -1,7 +1,5 @@
 #include "utils/misc/available_memory.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>
@@ -28,7 +26,7 @@ std::string ReadFile(const std::string& path) {
 std::optional<int64_t> NumberIn(const std::string& path, absl::string_view key = "") {
   const std::string text = ReadFile(path);
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
-    const std::vector<absl::string_view> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
     const size_t at = key.empty() ? 0 : 1;
     int64_t number = 0;
     if (words.size() <= at || (at == 1 && words[0] != key)) continue;
@@ -84,8 +82,8 @@ int64_t AvailableMemory(const MemoryFiles& files) {
 }
 
 int64_t PeakMemory() {
-  rusage usage{};
-  return getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
+  // getrusage also counts what the process had before it became this program.
+  return NumberIn("/proc/self/status", "VmHWM:").value_or(0) * 1024;
 }
 
 }  // namespace official::misc

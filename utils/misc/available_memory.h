@@ -18,7 +18,8 @@ struct MemoryFiles {
 // page cache counts as free. -1 if the system does not tell.
 int64_t AvailableMemory(const MemoryFiles& files = {});
 
-// Returns the most bytes of this process that have been resident in memory at one time, so far.
+// Returns the most bytes of this program that have been resident in memory at one time, so far; 0 if the system does
+// not tell.
 int64_t PeakMemory();
 
 }  // namespace official::misc

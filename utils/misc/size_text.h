@@ -5,7 +5,7 @@
 
 namespace official::misc {
 
-// "1.5 GB", "12.0 MB" or "0.3 kB".
+// Returns "1.5 GB", "12.0 MB" or "0.3 kB".
 std::string SizeText(double bytes);
 
 }  // namespace official::misc
