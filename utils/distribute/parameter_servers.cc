@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -173,8 +174,17 @@ absl::Status ParameterServers::ServeWorker(int worker, Answerer& answerer, Prese
 absl::Status ParameterServers::Serve(Answerer& answerer, absl::FunctionRef<bool()> ask_stop) {
   Presence presence(num_workers());
   std::vector<std::jthread> threads;
+  // Made while there is memory.
+  const absl::Status out_of_memory = absl::InternalError("out of memory for the answer to a worker");
   for (int w = 0; w < num_workers(); ++w) {
-    threads.emplace_back([&, w] { presence.EndThread(ServeWorker(w, answerer, presence)); });
+    threads.emplace_back([&, w] {
+      try {
+        presence.EndThread(ServeWorker(w, answerer, presence));
+      } catch (const std::bad_alloc&) {
+        presence.EndThread(out_of_memory);
+        exchange_.Fail(out_of_memory.message());  // which the other threads wait for
+      }
+    });
   }
   bool stopped = false;
   while (!presence.WaitForThreads(kAskEvery)) {

@@ -72,8 +72,8 @@ class Strategy {
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyOptions& options);
   ~Strategy();
 
-  // The name in TensorFlow: "one_device", "mirrored", "parameter_server" or, by default with several workers,
-  // "multi_worker_mirrored".
+  // The name in TensorFlow: "one_device", "mirrored", "central_storage", "parameter_server" or, by default with several
+  // workers, "multi_worker_mirrored".
   const std::string& name() const { return name_; }
   // The number of replicas of all workers together: with this number each step is divided and summed.
   int num_replicas_in_sync() const { return num_replicas_in_sync_; }

@@ -134,14 +134,11 @@ OFFICIAL_FLAG(
     PerformanceConfig, distribution_strategy,
     "How the devices of a run train together, by TensorFlow's names. default: one_device on one device, mirrored on "
     "several, multi_worker_mirrored with several workers. off, one_device: refuses several devices. mirrored: each "
-    "device computes its part of every batch, and "
-    "the gradients are summed; for one process. central_storage: the same, with the variables in the host's memory, "
-    "where they are updated. multi_worker_mirrored, collective_all_reduce: the same, with "
-    "workers. "
-    "parameter_server, the default where TF_CONFIG has the job ps: workers train independently of each other, and the "
-    "processes of ps hold the variables; in a process alone as central_storage. tpu: mirrored, on the TPU cores of "
-    "this machine, or on the other devices of "
-    "--pjrt_plugin.",
+    "device computes its part of every batch, and the gradients are summed; for one process. central_storage: the "
+    "same, but several GPUs have their variables in the host's memory, where they are updated. multi_worker_mirrored, "
+    "collective_all_reduce: as mirrored, with workers. parameter_server, the default where TF_CONFIG has the job ps: "
+    "workers train independently of each other, and the processes of ps hold the variables; in a process alone as "
+    "central_storage. tpu: mirrored, on the TPU cores of this machine, or on the other devices of --pjrt_plugin.",
     .choices = {"off", "default", "one_device", "mirrored", "central_storage", "multi_worker_mirrored",
                 "collective_all_reduce", "parameter_server", "tpu"},
     .other_names = {{"strategy distribute"}, {"use_tpu", "=tpu"}});

@@ -34,8 +34,8 @@ absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::st
 
 // Returns TensorFlow's name of the strategy that --distribution_strategy asks for with so many workers and, of all of
 // them, replicas: "one_device", "mirrored", "central_storage" or "multi_worker_mirrored". InvalidArgument if it is for
-// one device, or one worker, only and there are several, or if it needs parameter servers or a TPU.
-// `devices` is what the message calls the replicas.
+// one device, or one worker, only and there are several, or if it needs parameter servers or a TPU. `devices` is what
+// the message calls the replicas.
 absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_workers, int num_replicas,
                                          absl::string_view devices = "GPUs");
 

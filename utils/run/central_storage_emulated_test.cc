@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <functional>
 #include <memory>
+#include <new>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -87,14 +89,40 @@ TEST_CASE("Central storage on GPUs goes on where a signal has stopped it, with t
   CheckSameBits(whole, stopped);
 }
 
-TEST_CASE("An error of the server that is in the process is that of the run") {
+TEST_CASE("Central storage on GPUs evaluates between rounds and alone, and has nothing to do at the end") {
+  Config mirrored = OnGpus("mirrored"), central = OnGpus("central_storage");
+  for (Config* config : {&mirrored, &central}) {
+    config->base.train_epochs = 3;
+    config->train.grad_accum_steps = 2;
+    REQUIRE(Train(*config, train::LinearModel()) == absl::OkStatus());
+  }
+  CHECK(Checkpoint(central)->Read(train::kGlobalStep).value().scalar<int64_t>() == 18);
+  CheckSameBits(mirrored, central);
+  CHECK(Train(central, train::LinearModel()) == absl::OkStatus());
+  central.base.eval_only = true;
+  CHECK(Train(central, train::LinearModel()) == absl::OkStatus());
+}
+
+// A model that calls `fail` where the server builds it.
+train::Model FailingOnTheServer(const std::function<absl::Status()>& fail) {
   train::Model model = train::LinearModel();
-  model.model_fn = [build = model.model_fn, worker = std::this_thread::get_id()](
+  model.model_fn = [=, build = model.model_fn, worker = std::this_thread::get_id()](
                        const train::ModelInputs& in) -> absl::StatusOr<train::ModelSpec> {
-    if (std::this_thread::get_id() != worker) return absl::ResourceExhaustedError("no room for the variables");
+    if (std::this_thread::get_id() != worker) {
+      const absl::Status status = fail();
+      if (!status.ok()) return status;
+    }
     return build(in);
   };
-  CHECK(Train(OnGpus("central_storage"), model) == absl::ResourceExhaustedError("no room for the variables"));
+  return model;
+}
+
+TEST_CASE("An error of the server that is in the process is that of the run") {
+  const auto full = [] { return absl::ResourceExhaustedError("no room for the variables"); };
+  CHECK(Train(OnGpus("central_storage"), FailingOnTheServer(full)) == full());
+  const auto no_memory = []() -> absl::Status { throw std::bad_alloc(); };
+  CHECK(Train(OnGpus("central_storage"), FailingOnTheServer(no_memory)) ==
+        absl::InternalError("out of memory for the variables on the host"));
 }
 
 TEST_CASE("Flags that servers do not have are refused, and so are loops of one's own") {

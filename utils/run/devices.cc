@@ -140,7 +140,7 @@ absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int nu
   ASSIGN_OR_RETURN(Devices devices, ReplicasFor(config, num_workers, num_servers));
   ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
                                                                    NameOfReplicas(devices, num_workers)));
-  if (KeepsVariablesOnHost(devices)) {
+  if (KeepsVariablesOnHost(devices) && !config.base.eval_only) {
     RETURN_IF_ERROR(CheckServerFlags(config, [&](absl::string_view flag, absl::string_view advice) {
       return absl::InvalidArgumentError(
           absl::StrCat("--distribution_strategy=", config.performance.distribution_strategy,

@@ -14,12 +14,13 @@ namespace official::run {
 
 struct Devices {
   std::string kind;
-  std::string strategy;           // "one_device", "mirrored", "multi_worker_mirrored", "parameter_server", "tpu"
+  // "one_device", "mirrored", "central_storage", "multi_worker_mirrored", "parameter_server" or "tpu".
+  std::string strategy;
   std::vector<int> indices = {};  // those of --devices; empty: the first ones
   int num_replicas = 1;           // of all workers together; with parameter servers, of each worker
   int replica_batch = 0;          // examples of a batch for each replica
-  // Parameter servers; with them each worker may have other devices. With central_storage on several GPUs one, which is
-  // in this process (host_server.h).
+  // Parameter servers; with them each worker may have other devices. With central_storage on several GPUs that train
+  // one, which is in this process (host_server.h).
   int num_servers = 0;
 };
 
@@ -28,10 +29,9 @@ absl::Status CheckOneKind(const Config& config);
 
 // Returns the devices that --num_gpus, --num_cpu_devices and --num_replicas ask for. InvalidArgument if there are not
 // so many GPUs, --distribution_strategy is not for so many devices or workers, some worker would have no replica,
-// --batch_size cannot be divided among them, there are parameter servers and --num_replicas, or flags that are not for
-// those of central_storage. With
-// --distribution_strategy=tpu they are those of the PJRT plugin: the errors of UsePjrtPlugin. A parameter server has
-// one CPU device, whatever the flags say of the workers'.
+// --batch_size cannot be divided among them, there are parameter servers and --num_replicas, or central_storage on
+// several GPUs and flags that are not for it. With --distribution_strategy=tpu they are those of the PJRT plugin: the
+// errors of UsePjrtPlugin. A parameter server has one CPU device, whatever the flags say of the workers'.
 absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers = 1, int num_servers = 0,
                                    bool is_server = false);
 

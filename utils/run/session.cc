@@ -22,6 +22,7 @@
 #include "utils/misc/available_memory.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/restart.h"
+#include "utils/misc/size_text.h"
 #include "utils/run/batch_size.h"
 #include "utils/run/next_restart.h"
 #include "utils/run/records.h"
@@ -275,8 +276,10 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
     estimator_config.meta_graph = checkpoint_graph_.meta_graph;
   }
   if (KeepsVariablesOnHost(devices_) && !only_evaluates()) {
-    host_server_ = std::make_unique<HostServer>(model, estimator_config, input_.spec,
-                                                config_.performance.intra_op_parallelism_threads);
+    host_server_ = std::make_unique<HostServer>(
+        model, estimator_config, input_.spec,
+        HostServerOptions{.num_threads = config_.performance.intra_op_parallelism_threads,
+                          .timeout = std::chrono::seconds(config_.performance.all_reduce_timeout_secs)});
   }
   ASSIGN_OR_RETURN(auto strategy,
                    MakeStrategy(config_, devices_, host_server_ ? &host_server_->exchange() : exchange_.get()));
@@ -488,6 +491,7 @@ absl::StatusOr<train::EvalResults> Session::Evaluate() {
   const auto eval_input = [&](data::Position) { return input_.eval(estimator_->held_rows(train::Mode::kEval)); };
   absl::StatusOr<train::EvalResults> results = estimator_->Evaluate(eval_input, config_.performance.max_train_steps);
   others_know_end_ = absl::IsCancelled(results.status());
+  if (!results.ok() && host_server_) return host_server_->End(results.status());
   return results;
 }
 
@@ -549,7 +553,7 @@ void Session::LogEnd(const std::string& outcome) const {
     fields.insert(fields.end(), summary.begin(), summary.end());
   }
   const int64_t peak = misc::PeakMemory();
-  absl::StrAppendFormat(&text, ", peak memory %.3g GB", 1e-9 * static_cast<double>(peak));
+  absl::StrAppend(&text, ", peak memory ", misc::SizeText(static_cast<double>(peak)));
   fields.emplace_back("peak_memory_bytes", peak);
   LogCostsOfSums(estimator_->strategy());
   logs::LogEvent("end", text, std::move(fields));
@@ -561,9 +565,9 @@ absl::Status Session::End() {
   const bool stopped = misc::StopSignalReceived() != 0;
   signals_.reset();
   RETURN_IF_ERROR(recorded);
-  RETURN_IF_ERROR(estimator_->WaitForOtherWorkers());
-  RETURN_IF_ERROR(estimator_->LeaveServers());
-  if (host_server_) RETURN_IF_ERROR(host_server_->End(absl::OkStatus()));
+  absl::Status left = estimator_->WaitForOtherWorkers();
+  if (left.ok()) left = estimator_->LeaveServers();
+  RETURN_IF_ERROR(host_server_ ? host_server_->End(left) : left);
   others_know_end_ = ended_ = true;
   if (exchange_ != nullptr) exchange_->Finish();
   if (!trained || !stopped) return absl::OkStatus();
@@ -607,6 +611,7 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& conf
                                                               std::vector<train::RunFact> facts) {
   RETURN_IF_ERROR(CheckAlone(config, "a prediction"));
   Config one = config;
+  one.base.eval_only = true;  // nothing is updated
   if (config.performance.distribution_strategy == "tpu") one.cluster.num_replicas = 1;
   ASSIGN_OR_RETURN(Devices devices, DevicesFor(one));
   devices.num_replicas = 1;

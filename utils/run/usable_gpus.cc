@@ -16,7 +16,7 @@ misc::VisibleGpus UsableGpus() {
   const absl::Status status = compute::LoadCudaBackend();
   if (status.ok()) {
     const compute::CudaGpus& found = compute::FoundCudaGpus();
-    if (found.usable.empty()) return gpus;  // their kind is linked, and was not looked for
+    if (found.usable.empty()) return gpus;  // devices of this kind are linked, as in tests: none was looked for
     for (const std::string& unusable : found.unusable) LOG(WARNING) << unusable;
     gpus.count = static_cast<int>(found.usable.size());
     return gpus;
