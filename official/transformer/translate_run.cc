@@ -1,9 +1,7 @@
 #include "official/transformer/translate_run.h"
 
-#include <filesystem>
 #include <memory>
 #include <set>
-#include <system_error>
 #include <utility>
 #include <vector>
 

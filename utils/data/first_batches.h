@@ -15,7 +15,7 @@ struct FirstBatchesOptions {
 
 // Returns the first batches of `source`, which begins at {0, 0}, in each of the epochs [start.epoch, end_epoch). Each
 // is read when it is first asked for, and kept in memory. `source` may have fewer. Next() returns DataLoss if it has
-// none, and errors of `source`.
+// none, and errors of `source`, which come in place of the batch before the one that cannot be read.
 BatchSourcePtr FirstBatches(BatchSourcePtr source, const FirstBatchesOptions& options);
 
 }  // namespace official::data

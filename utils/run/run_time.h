@@ -16,7 +16,7 @@ struct RunTime {
   double KnownSeconds() const;
 };
 
-// "about 1:02:03: 600 steps of about 6.2 s, 1 evaluation of about 2.5 s".
+// Returns "about 1:02:03: 600 steps of about 6.2 s, 1 evaluation of about 2.5 s".
 std::string RunTimeText(const RunTime& time);
 
 }  // namespace official::run

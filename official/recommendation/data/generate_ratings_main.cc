@@ -35,7 +35,7 @@ absl::Status Main(const flags::CommandLine& command_line) {
   RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 2, 2));
   const std::vector<std::string>& words = command_line.words();
   ASSIGN_OR_RETURN(const GeneratorOptions size, SizeOfDataset(words[0]));
-  // Before minutes of work.
+  // Before minutes of work; a pipe, which CheckOutput lets pass, cannot be written anew.
   RETURN_IF_ERROR(files::CheckRegularOrMissing(words[1]));
   RETURN_IF_ERROR(files::CheckOutput(words[1]));
   const logs::TaskProgress progress({.title = "generating ratings"});
