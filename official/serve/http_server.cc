@@ -130,6 +130,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     auto& message = parser_->get();
     HttpRequest request{std::string(message.method_string()), std::string(message.target()), std::move(message.body())};
     keep_alive_ = message.keep_alive();
+    is_version_1_0_ = message.version() < 11;
     is_head_ = message.method() == http::verb::head;
     stream_.expires_never();
     shared_.handler(std::move(request), [self = shared_from_this()](HttpResponse response) {
@@ -159,6 +160,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (!is_head_) response_->body() = std::move(response.body);
     if (shared_.stopping) keep_alive_ = false;
     response_->keep_alive(keep_alive_);
+    // A client of HTTP/1.0, such as ab -k, else waits until the connection is closed.
+    if (keep_alive_ && is_version_1_0_) response_->set(http::field::connection, "keep-alive");
     stream_.expires_after(shared_.options.timeout);
     http::async_write(stream_, *response_, [self = shared_from_this()](error_code error, size_t) {
       self->response_.reset();
@@ -200,7 +203,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t reserved_ = 0;  // of total_bytes
   bool waits_ = true;    // for a header
   bool answered_ = false;
-  bool keep_alive_ = false, is_head_ = false, discard_ = false;
+  bool keep_alive_ = false, is_version_1_0_ = false, is_head_ = false, discard_ = false;
 };
 
 class Server : public HttpServer {

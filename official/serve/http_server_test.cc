@@ -70,5 +70,26 @@ TEST_CASE("a signal before Run ends it when it begins, after the requests that h
   CHECK(HasDefaultEffect(SIGINT));
 }
 
+TEST_CASE("a client of HTTP/1.0 that keeps its connection is told that it is kept") {
+  const auto server =
+      HttpServer::Listen({}, [&](const HttpRequest&, const HttpServer::Done& done) { done({.body = "{}"}); });
+  REQUIRE(server.ok());
+  std::thread serving([&] { (*server)->Run([] {}); });
+  boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string((*server)->port()));
+  for (int i = 0; i < 2; ++i) {
+    client << "GET /v1/models/m HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n" << std::flush;
+    std::string head, line;
+    while (std::getline(client, line) && line != "\r") head += line + "\n";
+    CHECK(head.find("HTTP/1.1 200 OK") == 0);
+    CHECK(head.find("Connection: keep-alive\r\n") != std::string::npos);
+    CHECK((client.get() == '{' && client.get() == '}'));
+  }
+  client << "GET /v1/models/m HTTP/1.0\r\n\r\n" << std::flush;
+  const std::string last(std::istreambuf_iterator<char>(client), {});
+  CHECK(last.find("Connection: close\r\n") != std::string::npos);
+  std::raise(SIGTERM);
+  serving.join();
+}
+
 }  // namespace
 }  // namespace official::serve
