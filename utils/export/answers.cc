@@ -87,7 +87,7 @@ absl::Status Compare(const std::string& name, const Tensor& exported, const Tens
 }
 
 // Computes the outputs of a model for the examples of its inputs, each by itself.
-absl::StatusOr<NamedTensors> OutputsOf(const ServedModel& model, compute::Program& program,
+absl::StatusOr<NamedTensors> OutputsOf(const TrainedModel& model, compute::Program& program,
                                        const NamedTensors& inputs) {
   const compute::GraphRoots& roots = model.built.roots;
   NamedTensors outputs;
@@ -133,7 +133,8 @@ double LargestDifference(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-absl::StatusOr<Answers> AnswersOf(const ServedModel& model, const Signature& signature, const NamedTensors& variables) {
+absl::StatusOr<Answers> AnswersOf(const TrainedModel& model, const Signature& signature,
+                                  const NamedTensors& variables) {
   ASSIGN_OR_RETURN(const auto device, compute::MakeDevice("cpu"));
   compute::VariableStore store(*device);
   const compute::Graph& graph = *model.built.graph;

@@ -1,4 +1,4 @@
-// What a trained model answers to a few examples, with which an export is compared before it is said to be written.
+// Answers of a trained model to a few examples, with which an export is compared before it is said to be written.
 #pragma once
 
 #include <functional>
@@ -18,19 +18,19 @@ using NamedTensors = std::map<std::string, compute::Tensor>;
 
 struct Answers {
   NamedTensors inputs, outputs;  // by the names of the signature, [examples, ...]
-  // How far an element of an output moves at most if the inputs move by a millionth.
+  // Distances, by output: so far an element of it moves at most if the inputs move by a millionth.
   std::map<std::string, double> spread = {};
 };
 
 // The model that a signature is of, for one example.
-struct ServedModel {
+struct TrainedModel {
   train::BuiltModel built;
   std::vector<std::string> inputs;  // the name in the signature of each of its feeds
 };
 
 // Computes a model on a few examples: numbers in [0, 1), of integers 0 and 1. `variables` has the values of the
 // variables that it reads. Unimplemented if an output has no rows of examples; else errors of computing it.
-absl::StatusOr<Answers> AnswersOf(const ServedModel& model, const Signature& signature, const NamedTensors& variables);
+absl::StatusOr<Answers> AnswersOf(const TrainedModel& model, const Signature& signature, const NamedTensors& variables);
 
 // Adds the nodes of an exported graph and returns its outputs, both by the names of the signature.
 using AddExported = std::function<absl::StatusOr<std::map<std::string, compute::Value>>(

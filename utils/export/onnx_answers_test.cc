@@ -94,7 +94,7 @@ class Network {
     return model_.built.graph->Variable({name, value.type(), compute::Initializer::Zeros()});
   }
 
-  ServedModel model_;
+  TrainedModel model_;
   NamedTensors variables_;
   Signature signature_;
   Answers answers_;

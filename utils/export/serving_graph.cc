@@ -62,7 +62,7 @@ absl::StatusOr<ServingGraph> BuildServingGraph(const train::Model& model, const 
   for (const compute::VariableSpec& variable : built.graph->variables()) {
     if (!variable.trainable) serving.not_trainable.insert(variable.name);
   }
-  serving.model = std::make_shared<const ServedModel>(ServedModel{std::move(built), std::move(inputs)});
+  serving.model = std::make_shared<const TrainedModel>(TrainedModel{std::move(built), std::move(inputs)});
   return serving;
 }
 

@@ -31,7 +31,7 @@ struct ServingGraph {
   GraphDefBuilder graph;
   Signature signature;
   std::set<std::string> not_trainable;  // the variables that an optimizer leaves alone, such as moving_mean
-  std::shared_ptr<const ServedModel> model = nullptr;  // that it was made of, unless it was written op by op
+  std::shared_ptr<const TrainedModel> model = nullptr;  // that it was made of, unless it was written op by op
 };
 
 // Returns the graph of the model's predictions, by their names, computed in float32, whatever type the model is trained

@@ -49,8 +49,8 @@ struct MemoryPlan {
   int64_t intermediate_bytes = 0;    // what a training step computes, on one replica
   int num_replicas = 1;              // of this process
   int64_t batch_bytes = 0;
-  // Of the host: what the replicas have there, one more copy of the variables from which a checkpoint is written, and
-  // the batches that are read ahead.
+  // Bytes of the host: what the replicas have there, one more copy of the variables from which a checkpoint is written,
+  // and the batches that are read ahead.
   int64_t host_bytes = 0;
   int64_t available_bytes = -1;  // of the host (utils/misc/available_memory.h); -1 if it is not known
 };
