@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/every_nth.h"
@@ -19,38 +18,29 @@
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
-#include "utils/misc/available_memory.h"
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/restart.h"
-#include "utils/misc/size_text.h"
 #include "utils/run/batch_size.h"
 #include "utils/run/next_restart.h"
 #include "utils/run/records.h"
-#include "utils/run/usable_gpus.h"
+#include "utils/run/session_log.h"
+#include "utils/run/training_data.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/run_state.h"
 
 namespace official::run {
 namespace {
 
-constexpr char kTrainData[] = "train_data";  // the fact
-
 train::Interruption AskSignals() {
   if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
   return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
-}
-
-// What all workers have to train on.
-std::string DescribeData(const Input& input) {
-  return absl::StrCat(input.dataset, " (training on ", input.num_train_examples, " examples, ",
-                      input.fingerprint.empty() ? "made up" : input.fingerprint, ")");
 }
 
 train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& input, train::ModelDir::Use use,
                                           const SessionOptions& options = {}) {
   train::EstimatorConfig estimator{config.train};
   estimator.dataset = input.dataset;
-  estimator.training_data = DescribeData(input);
+  estimator.training_data = DescribeTrainingData(input);
   estimator.facts = input.facts;
   estimator.use = use;
   estimator.trains = use == train::ModelDir::Use::kWrite && !config.base.eval_only;
@@ -64,67 +54,6 @@ train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& inp
   estimator.interruption = AskSignals;
   estimator.stop = &misc::StopSignalFlag();
   return estimator;
-}
-
-// The training data as a fact: they must not change from one run to the next, if the bits matter.
-train::RunFact TrainingData(const std::string& fingerprint) {
-  return {.name = kTrainData,
-          .value = fingerprint,
-          .difference =
-              [fingerprint](absl::string_view before) {
-                return absl::StrCat(
-                    "the training data have changed since the checkpoint was written: they were ", before, ", and are ",
-                    fingerprint,
-                    ". Training continues on the new data; its results will differ from those of a run with the same "
-                    "data throughout");
-              },
-          .must_match = false};
-}
-
-// Where the data have fewer examples than when the checkpoint was written, its place in an epoch may be after the end.
-// With the same data it cannot be, and reading them will refuse to begin there.
-void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
-  const train::RunFact& data = estimator.fact(kTrainData);
-  if (!data.before.empty() && data.before == data.value) return;
-  data::Position own = estimator.state().position;
-  std::vector<data::Position> of_workers = estimator.state().worker_positions;
-  std::optional<data::Position> outside;
-  const auto continue_inside = [&](data::Position& position) {
-    if (position.index < input.num_train_examples) return;
-    outside = position;
-    position = {position.epoch + 1, 0};
-  };
-  std::for_each(of_workers.begin(), of_workers.end(), continue_inside);
-  continue_inside(own);
-  if (!outside) return;
-  estimator.ContinueAt(own, std::move(of_workers));
-  LOG(WARNING) << "the checkpoint was written after " << outside->index << " examples of epoch " << outside->epoch + 1
-               << ", but the training data have only " << input.num_train_examples
-               << " now: that epoch counts as finished";
-}
-
-// "", or ", 2 of 4 on this worker".
-std::string WorkerText(const distribute::Strategy& strategy) {
-  if (!strategy.has_other_workers()) return "";
-  return absl::StrCat(", ", strategy.num_local_replicas(), " of ", strategy.num_replicas_in_sync(), " on this worker");
-}
-
-// What the sums with other workers have cost, if there were any.
-void LogCostsOfSums(const distribute::Strategy& strategy) {
-  const distribute::SumCosts costs = strategy.CostsOfWorkerSums();
-  if (costs.steps == 0) return;
-  const auto steps = static_cast<double>(costs.steps);
-  const double megabytes = 1e-6 * static_cast<double>(costs.bytes_sent) / steps;
-  const double milliseconds = 1e3 * costs.seconds / steps, waited = 1e3 * costs.waited_seconds / steps;
-  const double hidden = std::max(0.0, 1 - costs.waited_seconds / costs.seconds);
-  logs::LogEvent("sums",
-                 absl::StrFormat("sums with other workers, a step: %.4g MB sent, %.4g ms, of which the devices waited "
-                                 "%.4g ms (%.0f%% hidden behind their work)",
-                                 megabytes, milliseconds, waited, 100 * hidden),
-                 {{"steps", costs.steps},
-                  {"bytes_sent_per_step", static_cast<double>(costs.bytes_sent) / steps},
-                  {"ms_per_step", milliseconds},
-                  {"waited_ms_per_step", waited}});
 }
 
 // A directory that cannot be written is better found now than after all training.
@@ -255,7 +184,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
                .epochs_between_evals = base.epochs_between_evals,
                .steps = options_.steps,
                .max_train_steps = config_.performance.max_train_steps};
-  if (!only_evaluates()) input_.facts.push_back(TrainingData(input_.fingerprint));
+  if (!only_evaluates()) input_.facts.push_back(TrainingDataFact(input_.fingerprint));
   if (!options_.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(base, options_.name, options_.metrics));
   if (follower_) {
     signals_.emplace();
@@ -286,7 +215,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), estimator_config, std::move(strategy)));
   if (only_evaluates()) {
     if (estimator_->origin() == "fresh") return NothingTrained(config_);
-    LogStart();
+    LogStart(config_, devices_, options_.name, input_.dataset, *estimator_, /*only_evaluates=*/true);
     if (!signals_) signals_.emplace();
     running_ = true;
     return estimator_.get();
@@ -294,7 +223,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   if (!cluster_.is_server()) {
     RETURN_IF_ERROR(estimator_->CheckBatchFits(BatchesOf(config_, input_)));
   }
-  LogStart();
+  LogStart(config_, devices_, options_.name, input_.dataset, *estimator_, /*only_evaluates=*/false);
   if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {
     LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
   }
@@ -304,7 +233,8 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   if (HasNextRound()) {
     RETURN_IF_ERROR(BeginTraining());
   } else {
-    LogNothingToDo();
+    LogNothingToDo(config_, schedule_, why_stop_, *estimator_);
+    if (is_chief()) PrintEndOf("nothing_to_do", {{"steps", 0}, {"examples_per_sec", nullptr}});
   }
   return estimator_.get();
 }
@@ -336,7 +266,7 @@ absl::Status Session::CompareData() {
   // The servers compare those of a worker that comes back.
   if (exchange_->incarnation() > 0) return absl::OkStatus();
   const absl::Status same =
-      CheckSame(*exchange_, "the data set", DescribeData(input_), "give all workers the same data");
+      CheckSame(*exchange_, "the data set", DescribeTrainingData(input_), "give all workers the same data");
   others_know_end_ = absl::IsInvalidArgument(same);  // all are told of a difference
   return same;
 }
@@ -353,47 +283,6 @@ absl::Status Session::ChoosePosition() {
   if (train::IsTrained(schedule_, estimator_->state())) return absl::OkStatus();  // the chief sends no variables
   estimator_->ContinueAt(of_workers[exchange_->worker()]);
   return absl::OkStatus();
-}
-
-void Session::LogStart() const {
-  const train::Estimator& estimator = *estimator_;
-  const std::string device = estimator.strategy().Description(), strategy(estimator.strategy().name());
-  const std::string precision(flags::DTypeFlagValue(config_.train.dtype));
-  const bool resumes = estimator.origin() != "fresh" && !only_evaluates();
-  logs::LogEvent(
-      resumes ? "resume" : "start",
-      absl::StrCat("device ", device, WithLibraries(devices_.kind), ", strategy ", strategy, ", precision ", precision,
-                   ", batch ", config_.base.batch_size, " (", devices_.replica_batch, " per replica",
-                   WorkerText(estimator.strategy()), "), data ", input_.dataset, ", ", estimator.origin()),
-      {{"model", options_.name},
-       {"model_dir", config_.train.model_dir},
-       {"dataset", input_.dataset},
-       {"device", device},
-       {"strategy", strategy},
-       {"num_replicas", devices_.num_replicas},
-       {"dtype", precision},
-       {"batch_size", config_.base.batch_size},
-       {"seed", static_cast<int64_t>(estimator.state().seed)},
-       {"global_step", estimator.global_step()}});
-}
-
-void Session::LogNothingToDo() const {
-  const train::RunState& state = estimator_->state();
-  const flags::BaseConfig& base = config_.base;
-  const std::string end =
-      !why_stop_.empty() ? absl::StrCat(", where --early_stop has ended the training: ", why_stop_,
-                                        "; to continue, raise its number or leave it out")
-      : schedule_.steps
-          ? absl::StrCat(" of --train_steps=", schedule_.steps->total, "; to continue, raise --train_steps")
-          : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", base.train_epochs,
-                         " epochs; to continue, raise --train_epochs");
-  LOG(INFO) << "nothing to do: " << config_.train.model_dir << " is trained to step " << state.global_step << end
-            << (why_stop_.empty() && schedule_.max_train_steps ? " or --max_train_steps" : "")
-            << "; to start again, give --clean or another --model_dir";
-  estimator_->LogChangedFlags();
-  if (!is_chief()) return;
-  PrintEnd(base.output == "json", "nothing_to_do", state.global_step, {{"steps", 0}, {"examples_per_sec", nullptr}},
-           results_);
 }
 
 absl::Status Session::BeginTraining() {
@@ -527,36 +416,27 @@ absl::Status Session::TrainAndEvaluate(absl::string_view metric) {
   return End();
 }
 
+void Session::PrintEndOf(absl::string_view outcome, const logs::Json::Object& throughput) const {
+  PrintEnd(config_.base.output == "json", outcome, estimator_->global_step(), throughput, results_);
+}
+
 absl::Status Session::Finish(const absl::Status& status) {
   if (!std::exchange(running_, false)) return absl::OkStatus();
   const std::string outcome = Outcome(status, passed_stop_threshold_, !why_stop_.empty());
   evaluator_watch_.reset();
   const bool ended = status.ok() || (outcome == "stopped" && !only_evaluates());
   if ((is_chief() || follower_) && ended) {
-    PrintEnd(config_.base.output == "json", outcome, estimator_->global_step(),
-             records_->progress() == nullptr ? logs::Json::Object() : records_->progress()->SummaryFields(), results_);
+    PrintEndOf(outcome, records_->progress() == nullptr ? logs::Json::Object() : records_->progress()->SummaryFields());
   }
-  if (status.ok()) LogEnd(outcome);
+  if (status.ok()) {
+    const std::string what =
+        cluster_.is_server()
+            ? "served until the chief had ended"
+            : absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", estimator_->global_step());
+    LogEnd(outcome, what, *estimator_, records_->progress());
+  }
   const bool success = status.ok() && (passed_stop_threshold_ || !config_.base.stop_threshold);
   return records_->Finish(status, success, estimator_->global_step());
-}
-
-void Session::LogEnd(const std::string& outcome) const {
-  const int64_t step = estimator_->global_step();
-  logs::Json::Object fields = {{"status", outcome}, {"global_step", step}};
-  std::string text = cluster_.is_server()
-                         ? "served until the chief had ended"
-                         : absl::StrCat(only_evaluates() ? "evaluated step " : "trained to step ", step);
-  if (records_->progress() != nullptr) {
-    absl::StrAppend(&text, ": ", records_->progress()->Summary());
-    const logs::Json::Object summary = records_->progress()->SummaryFields();
-    fields.insert(fields.end(), summary.begin(), summary.end());
-  }
-  const int64_t peak = misc::PeakMemory();
-  absl::StrAppend(&text, ", peak memory ", misc::SizeText(static_cast<double>(peak)));
-  fields.emplace_back("peak_memory_bytes", peak);
-  LogCostsOfSums(estimator_->strategy());
-  logs::LogEvent("end", text, std::move(fields));
 }
 
 absl::Status Session::End() {

@@ -41,6 +41,7 @@
 #include "utils/export/meta_graph.h"
 #include "utils/export/serving_graph.h"
 #include "utils/logs/hook.h"
+#include "utils/logs/json.h"
 #include "utils/logs/run_info.h"
 #include "utils/misc/stop_signals.h"
 #include "utils/run/best_evaluations.h"
@@ -147,19 +148,18 @@ class Session {
   // Sets the position in the data at which the training continues, the same on all workers.
   absl::Status ChoosePosition();
   absl::Status BeginTraining();
-  void LogStart() const;
-  void LogNothingToDo() const;
   absl::Status PassEmptyRound(int64_t end_epoch);
   // With --keep_best or --early_stop: reads what is known of earlier evaluations, on the chief.
   absl::Status OpenBestEvaluations();
   // Gives them the results of another one, none when they are opened, on the chief, and learns whether to stop.
   absl::Status DecideByEvaluations(const train::EvalResults* results);
   absl::Status Serve();
+  // Prints PrintEnd's line of results.
+  void PrintEndOf(absl::string_view outcome, const logs::Json::Object& throughput) const;
   // Tells all how the run ended, once.
   absl::Status Finish(const absl::Status& status);
   // Asks for this process to begin again, if workers are missing now, or others wait to take part.
   void BeginAgainIfWanted();
-  void LogEnd(const std::string& outcome) const;
 
   Config config_;
   std::ostream& results_;

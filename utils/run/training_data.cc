@@ -1,0 +1,57 @@
+#include "utils/run/training_data.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "utils/logs/log.h"
+
+namespace official::run {
+namespace {
+
+constexpr char kTrainData[] = "train_data";  // the fact
+
+}  // namespace
+
+std::string DescribeTrainingData(const Input& input) {
+  return absl::StrCat(input.dataset, " (training on ", input.num_train_examples, " examples, ",
+                      input.fingerprint.empty() ? "made up" : input.fingerprint, ")");
+}
+
+train::RunFact TrainingDataFact(const std::string& fingerprint) {
+  return {.name = kTrainData,
+          .value = fingerprint,
+          .difference =
+              [fingerprint](absl::string_view before) {
+                return absl::StrCat(
+                    "the training data have changed since the checkpoint was written: they were ", before, ", and are ",
+                    fingerprint,
+                    ". Training continues on the new data; its results will differ from those of a run with the same "
+                    "data throughout");
+              },
+          .must_match = false};
+}
+
+void ContinueInsideEpoch(const Input& input, train::Estimator& estimator) {
+  const train::RunFact& data = estimator.fact(kTrainData);
+  if (!data.before.empty() && data.before == data.value) return;
+  data::Position own = estimator.state().position;
+  std::vector<data::Position> of_workers = estimator.state().worker_positions;
+  std::optional<data::Position> outside;
+  const auto continue_inside = [&](data::Position& position) {
+    if (position.index < input.num_train_examples) return;
+    outside = position;
+    position = {position.epoch + 1, 0};
+  };
+  std::for_each(of_workers.begin(), of_workers.end(), continue_inside);
+  continue_inside(own);
+  if (!outside) return;
+  estimator.ContinueAt(own, std::move(of_workers));
+  LOG(WARNING) << "the checkpoint was written after " << outside->index << " examples of epoch " << outside->epoch + 1
+               << ", but the training data have only " << input.num_train_examples
+               << " now: that epoch counts as finished";
+}
+
+}  // namespace official::run
