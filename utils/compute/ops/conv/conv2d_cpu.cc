@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,7 +53,13 @@ memory::desc FilterDesc(const TensorType& filters, memory::format_tag order) {
   return memory::desc({s.dim(3), s.dim(2), s.dim(0), s.dim(1)}, OnednnType(filters.dtype), order);
 }
 
-Problem MakeProblem(const KernelSpec& spec, Layout images, Layout output) {
+memory::desc OnednnImagesOf(const TensorType& images, Layout layout, int64_t count) {
+  const Shape& s = images.shape;
+  return OnednnImages({images.dtype, Shape({count, s.dim(1), s.dim(2), s.dim(3)})}, layout);
+}
+
+// Of the first `count` images of the batch.
+Problem MakeProblem(const KernelSpec& spec, Layout images, Layout output, int64_t count) {
   Problem p;
   p.geometry = ConvGeometryOf(spec.node);
   const WindowAxis &h = p.geometry.window.height, &w = p.geometry.window.width;
@@ -60,17 +67,17 @@ Problem MakeProblem(const KernelSpec& spec, Layout images, Layout output) {
   p.dilates = {h.dilation - 1, w.dilation - 1};  // oneDNN counts the gaps
   p.padding_before = {h.before, w.before};
   p.padding_after = {h.after, w.after};
-  p.images = OnednnImages(p.geometry.images, images);
-  p.output = OnednnImages(p.geometry.output, output);
+  p.images = OnednnImagesOf(p.geometry.images, images, count);
+  p.output = OnednnImagesOf(p.geometry.output, output, count);
   p.filters = FilterDesc(p.geometry.filters, memory::format_tag::hwio);
   p.any_filters = FilterDesc(p.geometry.filters, memory::format_tag::any);
   p.bias = memory::desc({p.geometry.filters.shape.dim(3)}, p.filters.data_type(), memory::format_tag::x);
   return p;
 }
 
-dnnl::convolution_forward::primitive_desc ForwardDesc(const Problem& p, const dnnl::primitive_attr& attr,
-                                                      const memory::desc& bias = {}) {
-  return {{dnnl::prop_kind::forward_training, kDirect, p.images, p.any_filters, bias, p.output, p.strides, p.dilates,
+dnnl::convolution_forward::primitive_desc ForwardDesc(const Problem& p, const memory::desc& filters,
+                                                      const dnnl::primitive_attr& attr, const memory::desc& bias = {}) {
+  return {{dnnl::prop_kind::forward_training, kDirect, p.images, filters, bias, p.output, p.strides, p.dilates,
            p.padding_before, p.padding_after},
           attr,
           OnednnEngine()};
@@ -108,10 +115,114 @@ struct FilterReorder {
   }
 };
 
+int64_t BytesOfImages(const TensorType& images, int64_t count) {
+  return images.num_bytes() / images.shape.dim(0) * count;
+}
+
+// Calls run(part) for each at the same time, and returns one of the errors, if there are any.
+absl::Status RunParts(int64_t count, absl::FunctionRef<absl::Status(int part)> run) {
+  struct Context {
+    absl::FunctionRef<absl::Status(int part)> run;
+    std::mutex mutex;
+    absl::Status status;
+  } context{.run = run, .mutex = {}, .status = {}};
+  ParallelRun(
+      static_cast<int>(count),
+      [](void* opaque, int part) {
+        Context& c = *static_cast<Context*>(opaque);
+        absl::Status status = c.run(part);
+        if (status.ok()) return;
+        const std::lock_guard<std::mutex> lock(c.mutex);
+        c.status = std::move(status);
+      },
+      &context);
+  return context.status;
+}
+
+// Returns into how many parts of the batch a convolution is divided whose images are independent of each other: several
+// for each thread, as ParallelFor does, or one, which oneDNN divides among the threads, where there is too little work.
+int PartsOfBatch(const ConvGeometry& geometry) {
+  constexpr double kLeastProducts = 1 << 22;  // of a part; they take about a tenth of a millisecond
+  constexpr int kPartsPerThread = 4;
+  const Shape& filters = geometry.filters.shape;
+  const double products = static_cast<double>(geometry.output.shape.num_elements()) *
+                          static_cast<double>(filters.dim(0) * filters.dim(1) * filters.dim(2));
+  const int64_t parts = std::min({int64_t{kPartsPerThread} * NumThreads(), geometry.images.shape.dim(0),
+                                  static_cast<int64_t>(products / kLeastProducts)});
+  return NumThreads() > 1 && parts > NumThreads() ? static_cast<int>(parts) : 1;
+}
+
+// An op that computes each image of its output from one of its input.
+struct EachImage {
+  TensorType input, output;
+  int input_argument, output_argument;  // DNNL_ARG_...
+  int images, filters;                  // inputs of its node
+  std::optional<int> bias = std::nullopt;
+};
+
+// The primitive for the images of a part of the batch.
+struct ImagesPart {
+  OnednnPrimitive conv;           // has memory objects of its own, so that the parts can run at the same time
+  int64_t input = 0, output = 0;  // where its images begin, in bytes
+  int64_t scratchpad = 0;         // the place of oneDNN's
+};
+
+// `describe` returns oneDNN's description of a primitive for so many images, with the filters in this order.
+template <typename Primitive, typename Describe>
+Kernel MakeForEachImage(const Problem& p, const EachImage& op, const Describe& describe) {
+  const int count = PartsOfBatch(p.geometry);
+  const int onednn_parts = count > 1 ? 1 : 0;
+  const auto make = [&](const Share& images, const memory::desc& order) {
+    const OnednnParts divided(onednn_parts);
+    const auto pd = describe(images.size(), order);
+    return std::pair(pd, Primitive(pd));
+  };
+  // The parts have one of two sizes.
+  const int64_t batch = p.geometry.images.shape.dim(0);
+  const Share first = ShareOf(batch, 0, count), last = ShareOf(batch, count - 1, count);
+  const auto large = make(first, p.any_filters);
+  const auto small = last.size() == first.size() ? large : make(last, large.first.weights_desc());
+  ScratchPlan scratch;
+  const FilterReorder filters(p, large.first.weights_desc(), scratch);
+  std::vector<ImagesPart> parts;
+  for (int i = 0; i < count; ++i) {
+    const Share images = ShareOf(batch, i, count);
+    const auto& [pd, primitive] = images.size() == first.size() ? large : small;
+    std::vector<OnednnPrimitive::Argument> arguments;
+    for (const int id : {op.input_argument, DNNL_ARG_WEIGHTS, op.output_argument, DNNL_ARG_SCRATCHPAD}) {
+      arguments.push_back({id, pd.query_md(dnnl::query::exec_arg_md, id)});
+    }
+    if (op.bias) arguments.push_back({DNNL_ARG_BIAS, p.bias});
+    parts.push_back({.conv = OnednnPrimitive(primitive, arguments),
+                     .input = BytesOfImages(op.input, images.begin),
+                     .output = BytesOfImages(op.output, images.begin),
+                     .scratchpad = scratch.Add(pd.scratchpad_desc().get_size())});
+  }
+  return Kernel{.run = [=, parts = std::move(parts)](const KernelArgs& args) -> absl::Status {
+                  ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[op.filters]));
+                  const auto* const input = static_cast<const char*>(args.inputs[op.images]);
+                  auto* const output = static_cast<char*>(args.outputs[0]);
+                  return RunParts(count, [&](int i) {
+                    const ImagesPart& part = parts[i];
+                    const OnednnParts divided(onednn_parts);
+                    const void* const addresses[] = {input + part.input, weights, output + part.output,
+                                                     ScratchAt(args, part.scratchpad),
+                                                     op.bias ? args.inputs[*op.bias] : nullptr};
+                    return part.conv.Run(absl::MakeConstSpan(addresses, op.bias ? 5 : 4));
+                  });
+                },
+                .scratch_bytes = scratch.bytes(),
+                .algorithm = OnednnAlgorithm(large.first)};
+}
+
 // Conv2D and FusedConv2D.
 absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
   if (IsEmpty(spec)) return ZeroKernel(spec);
-  const Problem p = MakeProblem(spec, spec.input_layouts[conv2d::kImages], spec.output_layouts[0]);
+  const auto problem = [&spec](int64_t images) {
+    return MakeProblem(spec, spec.input_layouts[conv2d::kImages], spec.output_layouts[0], images);
+  };
+  const ConvGeometry geometry = ConvGeometryOf(spec.node);
+  const Problem p = problem(geometry.images.shape.dim(0));
   const bool has_bias = spec.node.num_inputs() > conv2d::kBias;
   dnnl::primitive_attr attr = OnednnAttr();
   if (has_bias && spec.attrs().Get<std::string>("activation") == "Relu") {
@@ -119,47 +230,37 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
     relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
     attr.set_post_ops(relu);
   }
-  const auto pd = ForwardDesc(p, attr, has_bias ? p.bias : memory::desc());
-  ScratchPlan scratch;
-  const FilterReorder filters(p, pd.weights_desc(), scratch);
-  const int64_t scratchpad = scratch.Add(pd.scratchpad_desc().get_size());
-  std::vector<OnednnPrimitive::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
-                                                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                                   {DNNL_ARG_DST, pd.dst_desc()},
-                                                   {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}};
-  if (has_bias) arguments.push_back({DNNL_ARG_BIAS, pd.bias_desc()});
-  const OnednnPrimitive conv(dnnl::convolution_forward(pd), arguments);
-  return Kernel{.run = [=](const KernelArgs& args) -> absl::Status {
-                  ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[conv2d::kFilters]));
-                  const void* const addresses[] = {args.inputs[conv2d::kImages], weights, args.outputs[0],
-                                                   ScratchAt(args, scratchpad),
-                                                   has_bias ? args.inputs[conv2d::kBias] : nullptr};
-                  return conv.Run(absl::MakeConstSpan(addresses, has_bias ? 5 : 4));
-                },
-                .scratch_bytes = scratch.bytes(),
-                .algorithm = OnednnAlgorithm(pd)};
+  const EachImage op = {.input = geometry.images,
+                        .output = geometry.output,
+                        .input_argument = DNNL_ARG_SRC,
+                        .output_argument = DNNL_ARG_DST,
+                        .images = conv2d::kImages,
+                        .filters = conv2d::kFilters,
+                        .bias = has_bias ? std::optional<int>(conv2d::kBias) : std::nullopt};
+  return MakeForEachImage<dnnl::convolution_forward>(p, op, [&](int64_t images, const memory::desc& filters) {
+    return ForwardDesc(problem(images), filters, attr, has_bias ? p.bias : memory::desc());
+  });
 }
 
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   if (IsEmpty(spec)) return ZeroKernel(spec);
-  const Problem p = MakeProblem(spec, spec.output_layouts[0], spec.input_layouts[backprop_input::kDy]);
-  const dnnl::convolution_backward_data::primitive_desc pd(
-      {kDirect, p.images, p.any_filters, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
-      OnednnAttr(), OnednnEngine(), ForwardDesc(p, OnednnAttr()));
-  ScratchPlan scratch;
-  const FilterReorder filters(p, pd.weights_desc(), scratch);
-  const int64_t scratchpad = scratch.Add(pd.scratchpad_desc().get_size());
-  const OnednnPrimitive conv(dnnl::convolution_backward_data(pd), {{DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
-                                                                   {DNNL_ARG_WEIGHTS, pd.weights_desc()},
-                                                                   {DNNL_ARG_DIFF_SRC, pd.diff_src_desc()},
-                                                                   {DNNL_ARG_SCRATCHPAD, pd.scratchpad_desc()}});
-  return Kernel{
-      .run = [=](const KernelArgs& args) -> absl::Status {
-        ASSIGN_OR_RETURN(const void* weights, filters.Run(args, args.inputs[backprop_input::kFilters]));
-        return conv.Run({args.inputs[backprop_input::kDy], weights, args.outputs[0], ScratchAt(args, scratchpad)});
-      },
-      .scratch_bytes = scratch.bytes(),
-      .algorithm = OnednnAlgorithm(pd)};
+  const auto problem = [&spec](int64_t images) {
+    return MakeProblem(spec, spec.output_layouts[0], spec.input_layouts[backprop_input::kDy], images);
+  };
+  const ConvGeometry geometry = ConvGeometryOf(spec.node);
+  const EachImage op = {.input = geometry.output,
+                        .output = geometry.images,
+                        .input_argument = DNNL_ARG_DIFF_DST,
+                        .output_argument = DNNL_ARG_DIFF_SRC,
+                        .images = backprop_input::kDy,
+                        .filters = backprop_input::kFilters};
+  return MakeForEachImage<dnnl::convolution_backward_data>(
+      problem(geometry.images.shape.dim(0)), op, [&](int64_t images, const memory::desc& filters) {
+        const Problem p = problem(images);
+        return dnnl::convolution_backward_data::primitive_desc(
+            {kDirect, p.images, filters, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
+            OnednnAttr(), OnednnEngine(), ForwardDesc(p, p.any_filters, OnednnAttr()));
+      });
 }
 
 // The gradient of filters is a sum over the batch, which oneDNN divides among its threads. To have the same bits with
@@ -209,23 +310,12 @@ struct FilterGradientPart {
   std::string algorithm;
 };
 
-int64_t BytesOfImages(const TensorType& images, int64_t count) {
-  return images.num_bytes() / images.shape.dim(0) * count;
-}
-
-memory::desc OnednnImagesOf(const TensorType& images, Layout layout, int64_t count) {
-  const Shape& s = images.shape;
-  return OnednnImages({images.dtype, Shape({count, s.dim(1), s.dim(2), s.dim(3)})}, layout);
-}
-
 // `order` is that of the filters, if another part has chosen it.
 FilterGradientPart MakeFilterGradientPart(const KernelSpec& spec, const Share& images, const memory::desc* order,
                                           ScratchPlan& scratch) {
   const Layout image_layout = spec.input_layouts[backprop_filter::kImages];
   const Layout dy_layout = spec.input_layouts[backprop_filter::kDy];
-  Problem p = MakeProblem(spec, image_layout, dy_layout);
-  p.images = OnednnImagesOf(p.geometry.images, image_layout, images.size());
-  p.output = OnednnImagesOf(p.geometry.output, dy_layout, images.size());
+  const Problem p = MakeProblem(spec, image_layout, dy_layout, images.size());
   const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
   const memory::desc bias = has_bias ? p.bias : memory::desc();
   const memory::desc d_filters =
@@ -234,7 +324,7 @@ FilterGradientPart MakeFilterGradientPart(const KernelSpec& spec, const Share& i
       has_bias ? memory::desc(bias.dims(), memory::data_type::f32, memory::format_tag::x) : memory::desc();
   const dnnl::convolution_backward_weights::primitive_desc pd(
       {kDirect, p.images, d_filters, d_bias, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
-      OnednnAttr(), OnednnEngine(), ForwardDesc(p, OnednnAttr(), bias));
+      OnednnAttr(), OnednnEngine(), ForwardDesc(p, p.any_filters, OnednnAttr(), bias));
   std::vector<OnednnPrimitive::Argument> arguments{{DNNL_ARG_SRC, pd.src_desc()},
                                                    {DNNL_ARG_DIFF_DST, pd.diff_dst_desc()},
                                                    {DNNL_ARG_DIFF_WEIGHTS, pd.diff_weights_desc()},
@@ -246,26 +336,6 @@ FilterGradientPart MakeFilterGradientPart(const KernelSpec& spec, const Share& i
           .scratchpad = scratch.Add(pd.scratchpad_desc().get_size()),
           .gradient = pd.diff_weights_desc(),
           .algorithm = OnednnAlgorithm(pd)};
-}
-
-// Calls run(part) for each at the same time, and returns one of the errors, if there are any.
-absl::Status RunParts(int64_t count, absl::FunctionRef<absl::Status(int part)> run) {
-  struct Context {
-    absl::FunctionRef<absl::Status(int part)> run;
-    std::mutex mutex;
-    absl::Status status;
-  } context{.run = run, .mutex = {}, .status = {}};
-  ParallelRun(
-      static_cast<int>(count),
-      [](void* opaque, int part) {
-        Context& c = *static_cast<Context*>(opaque);
-        absl::Status status = c.run(part);
-        if (status.ok()) return;
-        const std::lock_guard<std::mutex> lock(c.mutex);
-        c.status = std::move(status);
-      },
-      &context);
-  return context.status;
 }
 
 // Conv2DBackpropFilter and FusedConv2DBackpropFilter.

@@ -274,6 +274,23 @@ Doubles FilterGradient(const Case& s, const std::vector<Tensor>& inputs, const s
   })[0]);
 }
 
+TEST_CASE("What belongs to one image does not depend on the number of threads, which divide the batch") {
+  const Case s{11, 24, 24, 16, 3, 3, 32};  // enough work for six parts, the last of which has fewer images
+  const int before = NumThreads();
+  for (const testing::OpCase& test : {ForwardCase(s), FusedCase(s, "Relu"), InputGradientCase(s)}) {
+    CAPTURE(test.op.text());
+    SetNumThreads(2);
+    testing::CheckForward(test);
+    std::vector<Doubles> results;
+    for (const int threads : {1, 2, 3, 4, 8}) {
+      SetNumThreads(threads);
+      results.push_back(testing::ToDoubles(testing::RunOnCpu(test.inputs, test.build)[0]));
+      CHECK(results.back() == results[0]);
+    }
+  }
+  SetNumThreads(before);
+}
+
 TEST_CASE("Gradients of filters do not depend on the number of threads") {
   const auto [algorithm, dtype, window, out] =
       GENERATE(table<std::string, DType, int64_t, int64_t>({{"direct", DType::kFloat32, 1, 32},
