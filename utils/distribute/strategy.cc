@@ -257,7 +257,7 @@ absl::StatusOr<std::unique_ptr<Strategy>> GetDistributionStrategy(int num_gpus,
 }
 
 absl::Status Strategy::MakeDevices(const StrategyOptions& options) {
-  const int threads = options.num_threads > 0 ? options.num_threads : compute::NumThreads();
+  const int threads = options.num_threads > 0 ? options.num_threads : compute::DefaultNumThreads();
   const auto warn = LogOnce();
   const auto n = static_cast<int>(local_replicas_.size());
   for (int i = 0; i < n; ++i) {

@@ -47,6 +47,15 @@ TEST_CASE("The devices of a strategy are the first ones, or those that are named
   CHECK(names({3, 1}) == "cpu:3 cpu:1");
 }
 
+TEST_CASE("A strategy has the threads of the process, whatever strategy this thread worked for before") {
+  const auto threads = [] { return Strategy::Create({.num_replicas = 1}).value()->Description(); };
+  const std::string before = threads();
+  Strategy::Create({.num_replicas = 1, .num_threads = 3}).value()->device(0).MakeCurrent();
+  CHECK(threads() == before);
+  Strategy::Create({.num_replicas = 1, .num_threads = 1}).value()->device(0).MakeCurrent();
+  CHECK(threads() == before);
+}
+
 // Sums x [1000], 2 x and y [300000] over the devices in `packs`, a number or sizes, and gives x back unsummed as well.
 struct Sums {
   Graph graph;

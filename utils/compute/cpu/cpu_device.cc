@@ -12,6 +12,7 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/start_threads.h"
+#include "utils/compute/cpu/team.h"
 #include "utils/compute/kernel/device.h"
 
 namespace official::compute {
@@ -30,7 +31,7 @@ class CpuDevice : public Device {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : name_(absl::StrCat("cpu:", options.index)),
-        num_threads_(options.num_threads > 0 ? options.num_threads : NumThreads()) {}
+        num_threads_(std::min(options.num_threads > 0 ? options.num_threads : NumThreads(), Team::kMostThreads)) {}
 
   int num_threads() const { return num_threads_; }
   absl::string_view kind() const override { return "cpu"; }

@@ -3,6 +3,7 @@
 #include <pmmintrin.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -15,7 +16,7 @@ namespace official::compute {
 namespace {
 
 // OMP_NUM_THREADS, or as many as the process may have cores.
-int DefaultNumThreads() {
+int FindDefaultNumThreads() {
   if (const char* const text = std::getenv("OMP_NUM_THREADS")) {
     int n = 0;
     if (absl::SimpleAtoi(std::string(*absl::StrSplit(text, ',').begin()), &n) && n > 0) return n;
@@ -45,12 +46,14 @@ void FlushDenormals() {
   _MM_SET_DENORMALS_ZERO_MODE(_MM_DENORMALS_ZERO_ON);
 }
 
-int NumThreads() {
-  static const int by_default = DefaultNumThreads();
-  return num_threads > 0 ? num_threads : by_default;
+int DefaultNumThreads() {
+  static const int by_default = std::min(FindDefaultNumThreads(), Team::kMostThreads);
+  return by_default;
 }
 
-void SetNumThreads(int n) { num_threads = n; }
+int NumThreads() { return num_threads > 0 ? num_threads : DefaultNumThreads(); }
+
+void SetNumThreads(int n) { num_threads = std::min(n, Team::kMostThreads); }
 
 int MostThreads() {
   constexpr int kOfEach = 4;

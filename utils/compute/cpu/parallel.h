@@ -6,10 +6,15 @@
 
 namespace official::compute {
 
+// Returns the number of threads that the process has for parallel loops where nobody sets one: OMP_NUM_THREADS, or
+// AvailableCores(); at most Team::kMostThreads.
+int DefaultNumThreads();
+
 // The number of threads that a parallel loop started by this thread uses, this one included. Initially it is
-// AvailableCores().
+// DefaultNumThreads().
 int NumThreads();
-// Sets this number for loops (oneDNN's included) started by this thread: logical devices share the cores this way.
+// Sets this number, or Team::kMostThreads if that is smaller, for loops (oneDNN's included) started by this thread:
+// logical devices share the cores this way.
 void SetNumThreads(int n);
 
 // Returns how many threads a parallel loop may use at most, NumThreads() of them at a time if the machine does nothing

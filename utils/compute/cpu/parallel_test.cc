@@ -48,6 +48,16 @@ TEST_CASE("ParallelFor covers the range once, whatever the number of threads") {
   SetNumThreads(before);
 }
 
+TEST_CASE("A thread has its number of threads, within limits, and the process another") {
+  const int before = NumThreads(), by_default = DefaultNumThreads();
+  SetNumThreads(by_default + 1);
+  CHECK(NumThreads() == by_default + 1);
+  SetNumThreads(2'000'000);
+  CHECK(NumThreads() == 1024);
+  CHECK(DefaultNumThreads() == by_default);
+  SetNumThreads(before);
+}
+
 // Under the thread sanitizer this also shows that the hand-over to the threads and back is understood.
 TEST_CASE("What was written before a loop is seen in it, and what it writes afterwards") {
   SetNumThreads(2);
