@@ -127,6 +127,9 @@ OFFICIAL_VEC_INLINE Vec KeepIfPositive(const Operand& of, int64_t r, int64_t c, 
   return KeepIf(Greater(Load(of.rows + at), Zero()), x);
 }
 
+// ReLU; NaN stays NaN.
+OFFICIAL_VEC_INLINE Vec Rectified(Vec x) { return Select(Greater(Zero(), x), Zero(), x); }
+
 // Handlers of the sums of products: Start returns their initial value, operator() stores two rows of a vector of
 // columns, and Total takes the sum of what operator() returned.
 template <typename L>
@@ -135,7 +138,7 @@ struct PutRelu {
   Operand to;
   OFFICIAL_VEC_INLINE Vec Start(int64_t c) const { return Load(bias + c); }
   OFFICIAL_VEC_INLINE Vec operator()(Vec x, Vec next, int64_t r, int64_t c) const {
-    Put<L>(KeepIf(Greater(x, Zero()), x), KeepIf(Greater(next, Zero()), next), r, c, to);
+    Put<L>(Rectified(x), Rectified(next), r, c, to);
     return Zero();
   }
   OFFICIAL_VEC_INLINE void Total(Vec, int64_t) const {}

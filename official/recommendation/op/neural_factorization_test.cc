@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -268,6 +269,18 @@ std::vector<Tensor> LossAndGradients(const Run& run) {
   });
   SetNumThreads(before);
   return results;
+}
+
+TEST_CASE("A variable that is not a number makes the loss none") {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  const std::vector<Tensor> inputs = LossInputs(kSizes[0], 40);
+  for (size_t i = 2; i < inputs.size(); ++i) {
+    Run run = {.inputs = inputs, .dtype = dtype};
+    run.inputs[i] = Tensor(DType::kFloat32, inputs[i].shape());
+    std::fill_n(run.inputs[i].data<float>(), inputs[i].num_elements(), std::numeric_limits<float>::quiet_NaN());
+    CAPTURE(dtype, i);
+    CHECK(std::isnan(LossAndGradients(run)[0].data<float>()[0]));
+  }
 }
 
 TEST_CASE("The number of threads changes no bit of loss and gradients") {

@@ -66,9 +66,10 @@ OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
   const Vec rounded = _mm512_castsi512_ps(_mm512_and_si512(sum, BroadcastInt(~0xffff)));
   return Select(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v, rounded);
 }
-// n / d, not always correctly rounded but faster, for loops with many divisions. An infinite d gives 0.
+// n / d, not always correctly rounded but faster, for loops with many divisions. An infinite d gives 0, and a d that is
+// NaN, which min returns as its second operand, NaN.
 OFFICIAL_VEC_INLINE Vec Quotient(Vec n, Vec d) {
-  d = _mm512_min_ps(d, _mm512_set1_ps(0x1.fffffep127f));
+  d = _mm512_min_ps(_mm512_set1_ps(0x1.fffffep127f), d);
   const Vec inverse = _mm512_rcp14_ps(d), q = Mul(n, inverse);
   return Fma(NegatedFma(q, d, n), inverse, q);
 }
@@ -83,7 +84,7 @@ OFFICIAL_VEC_INLINE HalfVec FmaSub(HalfVec a, HalfVec b, HalfVec c) { return _mm
 OFFICIAL_VEC_INLINE HalfVec Fma(HalfVec a, HalfVec b, HalfVec c) { return _mm256_fmadd_ps(a, b, c); }
 OFFICIAL_VEC_INLINE HalfVec NegatedFma(HalfVec a, HalfVec b, HalfVec c) { return _mm256_fnmadd_ps(a, b, c); }
 OFFICIAL_VEC_INLINE HalfVec Quotient(HalfVec n, HalfVec d) {
-  d = _mm256_min_ps(d, _mm256_set1_ps(0x1.fffffep127f));
+  d = _mm256_min_ps(_mm256_set1_ps(0x1.fffffep127f), d);
   const HalfVec inverse = _mm256_rcp14_ps(d), q = Mul(n, inverse);
   return Fma(NegatedFma(q, d, n), inverse, q);
 }

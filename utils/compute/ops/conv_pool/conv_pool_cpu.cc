@@ -1,8 +1,8 @@
 // CPU kernels of the family. Callers see row-major images and HWIO filters; each image is padded, and its channels put
 // into blocks of 16, in scratch memory that stays in a core's second cache.
 //
-// The images are divided into as many parts as there are threads; a part's sums of the filter gradient are its own and
-// are added up in the order of the parts, so that the result depends on the number of threads but not on their timing.
+// The images are divided into parts: for the filter gradient into ones that depend on the problem alone. The sums of a
+// part are its own and are added up in the order of the parts, so that they do not depend on the number of threads.
 
 #include <immintrin.h>
 
