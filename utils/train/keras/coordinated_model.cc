@@ -38,12 +38,6 @@ std::vector<Tensor> TensorsOf(const data::Batch& batch, train::Mode mode) {
   return tensors;
 }
 
-absl::Status CheckSteps(const char* argument, std::optional<int64_t> steps) {
-  if (steps.value_or(1) >= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(argument, "=", *steps, "; give at least 1, or leave it unset for one pass over the data"));
-}
-
 const char* StepOf(train::Mode mode) {
   return mode == train::Mode::kTrain ? kTrain : mode == train::Mode::kEval ? kEvaluate : kPredict;
 }

@@ -34,4 +34,10 @@ absl::StatusOr<History> RunEpochs(const FitLoop& loop, Training& training) {
   return history;
 }
 
+absl::Status CheckSteps(absl::string_view argument, std::optional<int64_t> steps) {
+  if (steps.value_or(1) >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(argument, "=", *steps, "; give at least 1, or leave it unset for one pass over the data"));
+}
+
 }  // namespace official::keras

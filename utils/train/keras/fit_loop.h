@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "utils/train/keras/callbacks.h"
 
@@ -27,5 +30,8 @@ struct FitLoop {
 // Runs the epochs until the end, or until a callback has stopped the training. Logs each epoch. Errors: those of the
 // functions and of the callbacks.
 absl::StatusOr<History> RunEpochs(const FitLoop& loop, Training& training);
+
+// Returns InvalidArgument, with the name of the argument, if `steps` is below 1; unset is one pass over the data.
+absl::Status CheckSteps(absl::string_view argument, std::optional<int64_t> steps);
 
 }  // namespace official::keras

@@ -105,6 +105,7 @@ absl::StatusOr<Logs> Model::TrainEpoch(const data::DatasetPtr& dataset, const Fi
 
 absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOptions& options) {
   RETURN_IF_ERROR(CheckCompiled("Fit"));
+  RETURN_IF_ERROR(CheckSteps("steps_per_epoch", options.steps_per_epoch));
   const auto epochs_done = [&] {
     return options.steps_per_epoch ? (estimator_->global_step() - begin_step_) / *options.steps_per_epoch
                                    : estimator_->state().position.epoch - begin_epoch_;
@@ -134,6 +135,7 @@ absl::StatusOr<History> Model::Fit(const data::DatasetPtr& dataset, const FitOpt
 
 absl::StatusOr<Logs> Model::Evaluate(const data::DatasetPtr& dataset, const EvaluateOptions& options) {
   RETURN_IF_ERROR(CheckCompiled("Evaluate"));
+  RETURN_IF_ERROR(CheckSteps("steps", options.steps));
   const train::InputFn input = [&](data::Position) {
     return data::Batches(dataset,
                          {.batch_size = options.batch_size, .rows = estimator_->held_rows(train::Mode::kEval)});

@@ -62,10 +62,10 @@ class Model {
   // Trains for `epochs` epochs, each from the beginning of the data. The first call after Compile counts the epochs of
   // the checkpoint in model_dir as its own, so that a program that was killed ends as one that was not; but callbacks
   // see only the epochs of this process, and a learning rate that they have lowered is not kept. With several
-  // workers all of them call it alike; batches are divided among them. FailedPrecondition before Compile; else errors
-  // of Estimator::Train, Evaluate and the callbacks.
+  // workers all of them call it alike; batches are divided among them. FailedPrecondition before Compile,
+  // InvalidArgument if steps_per_epoch is below 1; else errors of Estimator::Train, Evaluate and the callbacks.
   absl::StatusOr<History> Fit(const data::DatasetPtr& dataset, const FitOptions& options);
-  // Returns the loss and the metrics.
+  // Returns the loss and the metrics. InvalidArgument if `steps` is below 1.
   absl::StatusOr<Logs> Evaluate(const data::DatasetPtr& dataset, const EvaluateOptions& options = {});
   // Returns the outputs for all examples. FailedPrecondition before Fit.
   absl::StatusOr<compute::Tensor> Predict(const data::DatasetPtr& dataset, int64_t batch_size = 32);

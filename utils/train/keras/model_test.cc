@@ -132,6 +132,18 @@ TEST_CASE("Calls of fit may count epochs in another way than those before") {
   CHECK(steps_of({.batch_size = 4, .epochs = 1}) == 3);
 }
 
+TEST_CASE("Numbers of steps below 1 are refused") {
+  const int64_t steps = GENERATE(0, -1);
+  Model model = DenseModel();
+  REQUIRE(model.Compile(Options()).ok());
+  const std::string wanted =
+      absl::StrCat("=", steps, "; give at least 1, or leave it unset for one pass over the data");
+  CHECK(model.Fit(Line(10), {.steps_per_epoch = steps}).status() ==
+        absl::InvalidArgumentError("steps_per_epoch" + wanted));
+  CHECK(model.estimator().global_step() == 0);
+  CHECK(model.Evaluate(Line(10), {.steps = steps}).status() == absl::InvalidArgumentError("steps" + wanted));
+}
+
 TEST_CASE("Two replicas train the bits of one") {
   std::vector<Tensor> kernels;
   for (const int num_replicas : {1, 2}) {
