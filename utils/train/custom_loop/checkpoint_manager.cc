@@ -1,5 +1,6 @@
 #include "utils/train/custom_loop/checkpoint_manager.h"
 
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -11,6 +12,22 @@
 namespace official::train {
 
 using compute::Tensor;
+
+namespace {
+
+// Returns the step at the end of a checkpoint's name: 600 of "run/model.ckpt-600".
+absl::StatusOr<int64_t> StepOfCheckpoint(const std::string& prefix) {
+  const std::string name = std::filesystem::path(prefix).filename().string();
+  const size_t dash = name.rfind('-');
+  int64_t step;
+  if (dash != name.npos && absl::SimpleAtoi(name.substr(dash + 1), &step)) return step;
+  return absl::InvalidArgumentError(
+      absl::StrCat("the name of the latest checkpoint, ", prefix,
+                   ", does not end in its step; rename its files and its entry in the state file as model.ckpt-600, or "
+                   "train in another directory"));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(distribute::Trackable& variables,
                                                                            const std::string& directory,
@@ -33,8 +50,10 @@ absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
     if (!latest.note.empty()) {
       LOG(WARNING) << latest.note;
     }
+    if (latest.reader == nullptr) return "";
     reader = std::move(latest.reader);
-    return latest.prefix.substr(latest.prefix.rfind('-') + 1);
+    ASSIGN_OR_RETURN(const int64_t step, StepOfCheckpoint(latest.prefix));
+    return absl::StrCat(step);
   };
   ASSIGN_OR_RETURN(const std::string step, variables_.FromChief(find()));
   int64_t number;

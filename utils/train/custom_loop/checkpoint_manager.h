@@ -27,7 +27,8 @@ class CheckpointManager {
 
   // Gives the variables their values in the latest checkpoint, also those that are made later, and returns
   // its step; nothing if there is no checkpoint. An on-read variable that sums gets value / replicas in each copy.
-  // InvalidArgument for a variable of another type, DataLoss if no checkpoint is intact.
+  // InvalidArgument for a variable of another type and for a checkpoint whose name does not end in a step, as "ckpt" of
+  // tf.train.Checkpoint.write; DataLoss if no checkpoint is intact.
   absl::StatusOr<std::optional<int64_t>> RestoreLatest();
   // Writes a checkpoint of all variables made so far. Errors: those of Trackable::ReadTracked and of the file system,
   // on all workers.

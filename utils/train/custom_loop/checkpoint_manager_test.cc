@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <thread>
 
@@ -128,6 +129,21 @@ TEST_CASE("A checkpoint of another program is not restored") {
   REQUIRE(other->CreateVariable({.name = "sum", .initial_value = Tensor(DType::kFloat32, {2})}).ok());
   CHECK_THAT(std::string(CheckpointManager::Open(*other, directory).value()->RestoreLatest().status().message()),
              Contains("has variable sum as float32[], and this program as float32[2]"));
+}
+
+TEST_CASE("A checkpoint without a step in its name is an error, not a new start") {
+  const std::string directory = NewDirectory();
+  const std::string name = GENERATE("ckpt", "ckpt-best");
+  const auto one = Devices(1);
+  Program program(*one);
+  REQUIRE(CheckpointManager::Open(*program.scope, directory).value()->Save(1).ok());
+  for (const char* const part : {".index", ".data-00000-of-00001"}) {
+    std::filesystem::rename(directory + "/model.ckpt-1" + part, absl::StrCat(directory, "/", name, part));
+  }
+  std::ofstream(directory + "/checkpoint") << "model_checkpoint_path: \"" << name << "\"\n";
+  const absl::Status status = CheckpointManager::Open(*program.scope, directory).value()->RestoreLatest().status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Contains(absl::StrCat(directory, "/", name, ", does not end in its step")));
 }
 
 TEST_CASE("Workers restore what the chief reads, and fail with it") {
