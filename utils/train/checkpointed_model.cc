@@ -82,6 +82,7 @@ absl::Status CheckpointedModel::ShareState() {
   origin_ = sent.substr(line_end + 1);
   shares_variables_ = sent[0] == '1';
   if (sent[1] == '1') saved_step_ = restored_step_ = state_.global_step;
+  saved_position_ = state_.position;
   return absl::OkStatus();
 }
 
@@ -107,6 +108,7 @@ absl::Status CheckpointedModel::Restore() {
   // does, sees by the positions whether all workers have done their parts.
   const size_t num_workers = strategy_->servers() == nullptr ? 1 : strategy_->servers()->num_workers();
   if (dir_->writes() && state_.worker_positions.size() != num_workers) state_.worker_positions.clear();
+  saved_position_ = state_.position;
   saved_positions_ = state_.worker_positions;
   // The servers give each of several workers one.
   if (saved_positions_.empty() && num_workers > 1) saved_positions_.assign(num_workers, state_.position);
@@ -475,6 +477,12 @@ absl::Status CheckpointedModel::SaveWhileWaiting(int64_t global_step, bool is_as
   return absl::OkStatus();
 }
 
+void CheckpointedModel::MarkSaved() {
+  saved_step_ = state_.global_step;
+  saved_position_ = state_.position;
+  saved_positions_ = state_.worker_positions;
+}
+
 absl::Status CheckpointedModel::Save() {
   OFFICIAL_CHECK(!uses_averages_);
   save_time_ = std::chrono::steady_clock::now();
@@ -486,13 +494,15 @@ absl::Status CheckpointedModel::Save() {
     if (may_be_pending && !data_have_ended_) state_.position = state_.worker_positions[0];
     if (data_have_ended_) std::fill(state_.worker_positions.begin(), state_.worker_positions.end(), state_.position);
   }
-  // Where gradients are dropped, workers go on without a step.
-  if (saved_step_ == state_.global_step && saved_positions_ == state_.worker_positions) return absl::OkStatus();
+  // Without a step the data go on where the gradients of other workers are dropped or a loss scale skips a batch.
+  if (saved_step_ == state_.global_step && saved_position_ == state_.position &&
+      saved_positions_ == state_.worker_positions) {
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(replicas_.Settle());
   RETURN_IF_ERROR(replicas_.CheckEqual());
   if (!dir_->writes()) {
-    saved_step_ = state_.global_step;
-    saved_positions_ = state_.worker_positions;
+    MarkSaved();
     return absl::OkStatus();
   }
   CheckpointContent content;
@@ -504,8 +514,7 @@ absl::Status CheckpointedModel::Save() {
   AddFacts(config_.facts, content.strings);
   content.advice = absl::StrCat("Try a lower ", model_.learning_rate_flag);
   RETURN_IF_ERROR(dir_->saver().Save(state_.global_step, content));
-  saved_step_ = state_.global_step;
-  saved_positions_ = state_.worker_positions;
+  MarkSaved();
   return dir_->train_events().AddSessionLog(state_.global_step, EventWriter::SessionStatus::kCheckpoint,
                                             files::JoinPath(config_.model_dir, "model.ckpt"));
 }

@@ -107,7 +107,7 @@ class CheckpointedModel {
   // Declares that the data have ended for all workers: what is left of those that were lost is left out.
   void EndData();
 
-  // Starts to write a checkpoint of the present step, if there is none yet, or one from which a worker has gone on
+  // Starts to write a checkpoint of the present step, if there is none yet, or one from which the data have gone on
   // without a step, and this process writes the directory.
   absl::Status Save();
   // Logs that the save for Interruption::kSave is done.
@@ -121,6 +121,8 @@ class CheckpointedModel {
   absl::Status Restore();
   // Returns NotFound if nothing was trained.
   absl::Status CheckTrained() const;
+  // Keeps the step and the positions of the checkpoint that was saved last.
+  void MarkSaved();
   absl::StatusOr<bool> WaitForWorker(int worker);
   // Makes the checkpoint that is due, or asked for, while the chief of a job with parameter servers waits for others.
   absl::Status SaveWhileWaiting(int64_t global_step, bool is_asked);
@@ -154,7 +156,8 @@ class CheckpointedModel {
   std::string origin_ = "fresh";
   RunState state_;
   std::optional<int64_t> saved_step_, restored_step_;
-  std::vector<data::Position> saved_positions_;  // the workers' in the checkpoint of saved_step_
+  data::Position saved_position_;                // of the data, in the checkpoint of saved_step_
+  std::vector<data::Position> saved_positions_;  // the workers' in that checkpoint
   std::chrono::steady_clock::time_point save_time_ = std::chrono::steady_clock::now();  // of the last Save
   // Returns, with several workers, how long this one has computed since the last agreement, for each of its replicas.
   float SecondsOfWork();

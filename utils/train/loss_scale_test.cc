@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -188,15 +189,16 @@ TEST_CASE(
   const InputFn input = Input({2, 3, 7});
   Run whole(Config(compute::DynamicLossScale()));
   whole.Train(input, 14);
+  const auto save_steps = GENERATE(std::optional<int64_t>(), std::optional<int64_t>(1));
   for (const int first : {1, 2, 3, 4, 5, 8, 13}) {
-    CAPTURE(first);
-    const EstimatorConfig config = Config(compute::DynamicLossScale());
+    CAPTURE(save_steps, first);
+    EstimatorConfig config = Config(compute::DynamicLossScale());
+    config.save_checkpoints_steps = save_steps;
     Run(config).Train(input, first);
-    // What was skipped since the last update is skipped again.
     Run rest(config);
     const data::Position at = rest.estimator->state().position;
-    const auto done = static_cast<int>(at.epoch * kBatches + at.index / kBatchSize);
-    rest.Train(input, 14 - done);
+    CHECK(at.epoch * kBatches + at.index / kBatchSize == first);  // skipped batches count
+    rest.Train(input, 14 - first);
     CHECK(State(*rest.estimator) == State(*whole.estimator));
     for (const char* name : {"_run/loss_scale", "_run/good_steps"}) {
       CHECK(Bytes(rest.estimator->Variable(name).value()) == Bytes(whole.estimator->Variable(name).value()));
