@@ -13,6 +13,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/files/files.h"
 #include "utils/logs/captured_log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
@@ -52,6 +53,31 @@ TEST_CASE("A request to save is met between the regular ones") {
   REQUIRE(MakeEstimator(config)->Train(Input(1), 20, {}).ok());
   CHECK(files::Exists(config.model_dir + "/model.ckpt-5.index"));
   CHECK(files::Exists(config.model_dir + "/model.ckpt-20.index"));
+}
+
+TEST_CASE("A warm start takes a trainable variable whose name begins as that of another") {
+  Model model = Line();
+  model.model_fn = [line = model.model_fn](const ModelInputs& in) {
+    const Value gain = in.graph.Variable({"w/gain", {DType::kFloat32, {}}, compute::Initializer::Constant(1)});
+    ModelInputs scaled = in;
+    scaled.features[0] = compute::Mul(in.features[0], gain);
+    return line(scaled);
+  };
+  const auto gain_after = [&](const EstimatorConfig& config, int64_t steps) {
+    auto strategy = distribute::Strategy::Create({.num_threads = 1}).value();
+    const auto estimator = Estimator::Create(model, config, std::move(strategy)).value();
+    REQUIRE(estimator->Train(Input(1), steps, {}).ok());
+    return estimator->Variable("w/gain").value().scalar<float>();
+  };
+  const EstimatorConfig first = Config();
+  const float trained = gain_after(first, 3);
+  CHECK(trained != 1);
+  model.learning_rate = [](int64_t) { return 0.0; };
+  EstimatorConfig second = Config();
+  second.warm_start = first.model_dir;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  CHECK(gain_after(second, 1) == trained);
+  CHECK_THAT(log.Text(), Contains("took 2 of 2 variables"));
 }
 
 constexpr compute::OpName kTestChoosing("TestChoosing");

@@ -15,9 +15,9 @@
 namespace official::train {
 namespace {
 
-// Slots are named after their variable: "dense/kernel/Momentum".
+// Slots are not trainable, and named after their variable: "dense/kernel/Momentum".
 bool IsSlot(const compute::VariableSpec& spec, const std::vector<compute::VariableSpec>& all) {
-  return std::any_of(all.begin(), all.end(), [&](const compute::VariableSpec& other) {
+  return !spec.trainable && std::any_of(all.begin(), all.end(), [&](const compute::VariableSpec& other) {
     return other.trainable && absl::StartsWith(spec.name, absl::StrCat(other.name, "/"));
   });
 }
