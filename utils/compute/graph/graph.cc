@@ -51,6 +51,11 @@ Value Graph::Variable(VariableSpec spec) {
     }
     return it->second;
   }
+  if (name_counts_.contains(spec.name)) {
+    Fail(absl::InvalidArgumentError(absl::StrCat("variable ", spec.name, " (", spec.type.ToString(),
+                                                 ") has the name of an input or another node; rename the variable")));
+    return Value();
+  }
   const Value value = OutputOf(AddNode(op::Variable, {}, TypeAttrs(spec.type), spec.name), 0);
   variable_values_[spec.name] = value;
   variable_index_[spec.name] = static_cast<int>(variables_.size());

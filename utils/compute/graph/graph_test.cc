@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/testing/op_test.h"
@@ -37,6 +38,18 @@ TEST_CASE("A variable is declared once; again with another type is an error") {
   CHECK(graph.variables().size() == 1);
   CHECK(!graph.Variable({"v", {DType::kFloat32, {3}}, Initializer::Zeros()}));
   CHECK_THAT(std::string(graph.status().message()), Contains("float32[2]") && Contains("declared again"));
+}
+
+TEST_CASE("A variable with the name of another node is an error") {
+  Graph graph;
+  const Value x = graph.Input("features", {DType::kFloat32, {2}});
+  Add(x, x);
+  const char* const name = GENERATE("features", "Add");
+  CHECK(!graph.Variable({name, {DType::kFloat32, {2}}, Initializer::Zeros()}));
+  CHECK(graph.status() ==
+        absl::InvalidArgumentError(absl::StrCat(
+            "variable ", name, " (float32[2]) has the name of an input or another node; rename the variable")));
+  CHECK(graph.variables().empty());
 }
 
 TEST_CASE("Broadcasting follows NumPy") {
