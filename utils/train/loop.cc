@@ -233,7 +233,7 @@ absl::StatusOr<bool> Loop::Updated(const ReplicatedProgram& program) {
                  absl::StrCat("step ", state_.global_step + 1,
                               ": gradients that are not finite; the batch is skipped and the loss scale is now ",
                               scale.scalar<float>()),
-                 {{"global_step", state_.global_step}, {"loss_scale", scale.scalar<float>()}});
+                 {{"global_step", state_.global_step + 1}, {"loss_scale", scale.scalar<float>()}});
   return false;
 }
 
@@ -274,7 +274,7 @@ absl::Status Loop::MeetInterruption(bool save_is_due) {
     return absl::OkStatus();
   }
   if ((agreed.save_is_due || asked) && !stopped_ && begun()) {
-    save_time_ = last_.time;
+    save_time_ = Clock::now();
     RETURN_IF_ERROR(model_.Save());
   }
   if (!asked) return absl::OkStatus();

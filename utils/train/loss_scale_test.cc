@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -10,11 +11,15 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/reduction/reduction.h"
+#include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 #include "utils/train/estimator.h"
 
 namespace official::train {
@@ -170,6 +175,32 @@ TEST_CASE("A batch whose gradients overflow is skipped: it changes the loss scal
   const auto without = MakeEstimator(Config({}, turns), replicas);
   REQUIRE(without->Train(Input({}, {}, {2, 4, 5}), 10, {}).ok());
   CHECK(State(*run.estimator) == State(*without));
+}
+
+TEST_CASE("The event of a skipped batch has the number of its step") {
+  Run run(Config(compute::DynamicLossScale()));
+  logs::CapturedLog log(logs::LogFormat::kJson);
+  run.Train(Input({2}), 3);
+  const std::string text = log.Text();
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  const auto skip = std::find_if(lines.begin(), lines.end(), [](absl::string_view line) {
+    return absl::StrContains(line, "step 3: gradients that are not finite");
+  });
+  REQUIRE(skip != lines.end());
+  CHECK_THAT(*skip, Contains("\"global_step\": 3,"));
+}
+
+TEST_CASE("A save that is asked for before the first update is no reason for one after it") {
+  EstimatorConfig config = Config(compute::DynamicLossScale());
+  int batches = 0;
+  config.interruption = [&] {
+    ++batches;
+    return batches == 1 ? Interruption::kSave : batches == 3 ? Interruption::kStop : Interruption::kNone;
+  };
+  CHECK(absl::IsCancelled(MakeEstimator(config)->Train(Input({0}), std::nullopt, {})));
+  CHECK(files::Exists(config.model_dir + "/model.ckpt-0.index"));
+  CHECK_FALSE(files::Exists(config.model_dir + "/model.ckpt-1.index"));
+  CHECK(files::Exists(config.model_dir + "/model.ckpt-2.index"));
 }
 
 TEST_CASE("A dynamic loss scale doubles after 2000 updates in a row") {
