@@ -4,11 +4,14 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
@@ -32,6 +35,14 @@ absl::Status CheckFinite(int64_t step, const std::string& name, const Tensor& te
                                           " is ", tensor.CastTo(compute::DType::kFloat64).data<double>()[*found],
                                           ". That step is not saved; the checkpoint before it is the last one",
                                           advice.empty() ? "" : ". ", advice));
+}
+
+absl::Status OutOfMemory(int64_t step) {
+  return absl::InternalError(absl::StrCat("out of memory while saving step ", step));
+}
+
+absl::Status Unexpected(int64_t step, const std::exception& error) {
+  return absl::InternalError(absl::StrCat("the checkpoint of step ", step, " was not saved: ", error.what()));
 }
 
 // Takes tensors, in order, from the thread that reads them to the one that writes them.
@@ -100,6 +111,40 @@ void BackgroundSaver::WaitLong() const {
   }
 }
 
+absl::Status BackgroundSaver::Write(int64_t step, const std::map<std::string, SavedTensor>& tensors,
+                                    const std::map<std::string, std::string>& strings) const {
+  const absl::Status out_of_memory = OutOfMemory(step);  // made while there is memory
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status status;
+  try {
+    status = saver_->SaveInTurn(step, tensors, strings);
+  } catch (const std::bad_alloc&) {
+    status = out_of_memory;
+  } catch (const std::exception& error) {
+    status = Unexpected(step, error);
+  }
+  if (status.ok()) {
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    logs::LogEvent("save", absl::StrFormat("saved the checkpoint of step %d in %.2f s", step, elapsed.count()),
+                   {{"global_step", step}, {"seconds", elapsed.count()}, {"peak_memory_bytes", misc::PeakMemory()}});
+  }
+  return status;
+}
+
+absl::Status BackgroundSaver::SaveInThisThread(int64_t step, const CheckpointContent& content) {
+  std::map<std::string, SavedTensor> checked;
+  for (const auto& [name, tensor] : content.tensors) {
+    checked[name] = {tensor.bytes, [&, &name = name, &tensor = tensor]() -> absl::StatusOr<Tensor> {
+                       ASSIGN_OR_RETURN(Tensor value, tensor.read());
+                       RETURN_IF_ERROR(CheckFinite(step, name, value, content.advice));
+                       return value;
+                     }};
+  }
+  status_ = Write(step, checked, content.strings);
+  if (status_.ok()) finished_step_ = step;
+  return status_;
+}
+
 absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& content) {
   RETURN_IF_ERROR(Wait());
   writing_step_ = step;
@@ -112,32 +157,26 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
                      return next;
                    }};
   }
-  // Made while there is memory.
-  const absl::Status out_of_memory = absl::InternalError(absl::StrCat("out of memory while saving step ", step));
-  const auto write = [this, step, handover, out_of_memory, taken = std::move(taken),
-                      strings = content.strings]() -> absl::Status {
-    const auto start = std::chrono::steady_clock::now();
-    absl::Status status;
-    try {
-      status = saver_->SaveInTurn(step, taken, strings);
-    } catch (const std::bad_alloc&) {
-      status = out_of_memory;
-    }
-    handover->Close();
-    if (status.ok()) {
-      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-      logs::LogEvent("save", absl::StrFormat("saved the checkpoint of step %d in %.2f s", step, elapsed.count()),
-                     {{"global_step", step}, {"seconds", elapsed.count()}, {"peak_memory_bytes", misc::PeakMemory()}});
-    }
-    return status;
+  const absl::Status out_of_memory = OutOfMemory(step);  // made while there is memory
+  const auto write = [this, step, handover, taken = std::move(taken), strings = content.strings] {
+    const absl::Cleanup close = [&] { handover->Close(); };
+    return Write(step, taken, strings);
   };
-  writing_ = std::async(std::launch::async, write);
+  try {
+    writing_ = std::async(std::launch::async, write);
+  } catch (const std::system_error& error) {
+    LOG(WARNING) << "no thread can start (" << error.code().message()
+                 << "): training waits while the checkpoint of step " << step << " is written";
+    return SaveInThisThread(step, content);
+  }
   for (const auto& [name, tensor] : content.tensors) {
     if (!handover->WaitForRoom(tensor.bytes)) break;  // Wait tells why
     absl::StatusOr<Tensor> copy = out_of_memory;
     try {
       copy = tensor.read();
     } catch (const std::bad_alloc&) {  // then that is what the writer gets
+    } catch (const std::exception& error) {
+      copy = Unexpected(step, error);
     }
     const absl::Status status = copy.status();
     handover->Give(std::move(copy));

@@ -29,7 +29,8 @@ class BackgroundSaver {
 
   // Starts writing model.ckpt-<step>, after the previous one is finished; if that one failed, returns its error and
   // writes nothing. When this returns, all tensors are read: at once, if all of them may be held, else as writing
-  // allows. A checkpoint with a tensor that is not finite is never written: that is an error of this save.
+  // allows. Where no thread can start, this thread writes. A checkpoint with a tensor that is not finite is never
+  // written: that is an error of this save.
   absl::Status Save(int64_t step, const CheckpointContent& content);
   // Waits for the checkpoint that is being written, with log lines if that takes long; returns the first error so far.
   absl::Status Wait();
@@ -39,6 +40,11 @@ class BackgroundSaver {
  private:
   // Waits until writing_ is done, and logs that it waits.
   void WaitLong() const;
+  // Writes the checkpoint, and logs it. Exceptions, as of memory or files, are errors.
+  absl::Status Write(int64_t step, const std::map<std::string, SavedTensor>& tensors,
+                     const std::map<std::string, std::string>& strings) const;
+  // Save, tensor by tensor in this thread.
+  absl::Status SaveInThisThread(int64_t step, const CheckpointContent& content);
 
   const std::unique_ptr<CheckpointSaver> saver_;
   const int64_t most_held_;

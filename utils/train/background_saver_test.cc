@@ -1,5 +1,6 @@
 #include "utils/train/background_saver.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <optional>
+#include <stdexcept>
 
 #include "absl/strings/str_cat.h"
 
@@ -89,6 +92,54 @@ TEST_CASE_METHOD(BackgroundSaverTest, "A tensor that cannot be read ends the sav
   BackgroundSaver saver = Saver(/*most_held=*/1000);
   CHECK(saver.Save(1, content_) == absl::UnavailableError("device lost"));
   CHECK(saver.Wait() == absl::UnavailableError("device lost"));
+  CHECK(Latest() == nullptr);
+}
+
+// Threads get stacks of more than the address space while it lives: none can start.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&huge);
+    REQUIRE(pthread_attr_setstacksize(&huge, size_t{1} << 48) == 0);
+    REQUIRE(pthread_setattr_default_np(&huge) == 0);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_CASE_METHOD(BackgroundSaverTest, "Where no thread can start, the caller writes") {
+  for (int i = 0; i < 5; ++i) Add(absl::StrCat("v", i), 100, static_cast<float>(i));
+  BackgroundSaver saver = Saver(/*most_held=*/1);
+  const NoThreads no_threads;
+  REQUIRE(saver.Save(3, content_).ok());
+  CHECK(saver.finished_step() == 3);
+  CHECK(saver.Wait().ok());
+  CHECK(most_live_ == 100 * sizeof(float));
+  CHECK(Latest()->Read("v4").value().data<float>()[99] == 4);
+  Add("v5", 100, std::numeric_limits<float>::infinity());
+  CHECK_THAT(std::string(saver.Save(4, content_).message()), Contains("variable v5 is not finite at step 4"));
+  CHECK_FALSE(saver.Wait().ok());
+  CHECK(saver.finished_step() == 3);
+}
+
+TEST_CASE_METHOD(BackgroundSaverTest, "An exception while saving is the error of the save") {
+  const bool has_threads = GENERATE(true, false);
+  std::optional<NoThreads> no_threads;
+  if (!has_threads) no_threads.emplace();
+  Add("a", 100, 1);
+  content_.tensors["b"] = {4, []() -> absl::StatusOr<Tensor> { throw std::runtime_error("no such device"); }};
+  BackgroundSaver saver = Saver(/*most_held=*/1000);
+  const absl::Status wanted = absl::InternalError("the checkpoint of step 1 was not saved: no such device");
+  CHECK(saver.Save(1, content_) == wanted);
+  CHECK(saver.Wait() == wanted);
   CHECK(Latest() == nullptr);
 }
 
