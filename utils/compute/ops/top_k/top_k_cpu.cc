@@ -5,12 +5,13 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/rows/for_each_row.h"
+#include "utils/compute/ops/top_k/order_key.h"
 #include "utils/compute/ops/top_k/top_k.h"
 
 namespace official::compute {
 namespace {
 
-// What is compared: float for all storage types, integers as they are.
+// What is compared by value: float for all storage types, integers as they are.
 template <typename T>
 auto Key(T x) {
   if constexpr (kIsNarrowFloat<T>) {
@@ -58,13 +59,13 @@ Kernel MakeTopK(const KernelSpec& spec) {
       const T* x = args.input<T>(top_k::kX) + r * rows.size;
       int32_t* best = args.output<int32_t>(top_k::kIndices) + r * k;
       const auto before = [x](int32_t a, int32_t b) {
-        return Key(x[b]) < Key(x[a]) || (!(Key(x[a]) < Key(x[b])) && a < b);
+        return OrderKey(Key(x[a]), static_cast<uint32_t>(a)) > OrderKey(Key(x[b]), static_cast<uint32_t>(b));
       };
       for (int32_t i = 0; i < k; ++i) best[i] = i;
       std::make_heap(best, best + k, before);
       for (int64_t block = k; block < rows.size; block += kBlock) {
         const int64_t end = std::min(rows.size, block + kBlock);
-        if (!(LargestOf(x + block, end - block) > Key(x[best[0]]))) continue;
+        if (LargestOf(x + block, end - block) <= Key(x[best[0]])) continue;  // never if the worst is NaN
         for (auto i = static_cast<int32_t>(block); i < end; ++i) {
           if (!before(i, best[0])) continue;
           std::pop_heap(best, best + k, before);

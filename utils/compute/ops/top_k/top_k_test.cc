@@ -76,6 +76,23 @@ TEST_CASE("TopK equals a stable sort") {
   });
 }
 
+TEST_CASE("TopK takes NaN for the smallest") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const auto indices = [&](const Tensor& x, int k) {
+    return testing::ToDoubles(testing::RunOn(
+        kind, {x}, [k](absl::Span<const Value> in) { return std::vector<Value>{TopK(in[0], k).second}; })[0]);
+  };
+  const Tensor rows = Tensor::Of<float>({3, 4}, {NAN, 1, 2, NAN, 3, NAN, -INFINITY, 4, NAN, NAN, NAN, NAN});
+  CHECK(indices(rows, 1) == Doubles{2, 3, 0});
+  CHECK(indices(rows, 4) == Doubles{2, 1, 0, 3, 3, 0, 2, 1, 0, 1, 2, 3});
+  // So long that blocks are passed over.
+  const Tensor row(DType::kFloat32, {1, 300});
+  std::fill_n(row.data<float>(), 300, static_cast<float>(NAN));
+  row.data<float>()[299] = -INFINITY;
+  row.data<float>()[150] = -1;
+  CHECK(indices(row, 3) == Doubles{150, 299, 0});
+}
+
 TEST_CASE("ArgMax passes NaN over unless it comes first") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const Tensor y = testing::RunOn(kind, {Tensor::Of<float>({3, 3}, {NAN, 5, 6, 1, NAN, 0, -INFINITY, -2, NAN})},
