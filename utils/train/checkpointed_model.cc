@@ -515,8 +515,11 @@ absl::Status CheckpointedModel::Save() {
   content.advice = absl::StrCat("Try a lower ", model_.learning_rate_flag);
   RETURN_IF_ERROR(dir_->saver().Save(state_.global_step, content));
   MarkSaved();
-  return dir_->train_events().AddSessionLog(state_.global_step, EventWriter::SessionStatus::kCheckpoint,
-                                            files::JoinPath(config_.model_dir, "model.ckpt"));
+  EventWriter& events = dir_->train_events();
+  RETURN_IF_ERROR(events.AddSessionLog(state_.global_step, EventWriter::SessionStatus::kCheckpoint,
+                                       files::JoinPath(config_.model_dir, "model.ckpt")));
+  // A run that resumes from this checkpoint does not write the events before it again.
+  return events.Flush();
 }
 
 }  // namespace official::train

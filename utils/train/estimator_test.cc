@@ -34,6 +34,21 @@ using compute::DType;
 using compute::Tensor;
 using compute::Value;
 
+// The events of the training in a model_dir, as far as they are visible, file by file.
+std::vector<std::vector<tensorflow::Event>> EventFiles(const std::string& model_dir) {
+  std::vector<std::vector<tensorflow::Event>> events;
+  const std::vector<std::string> names = files::ListDirectory(model_dir).value();
+  for (const std::string& name : names) {
+    if (!absl::StrContains(name, "tfevents")) continue;
+    events.emplace_back();
+    const auto reader = data::TFRecordReader::Open(files::JoinPath(model_dir, name)).value();
+    for (std::string record; reader->Next(&record).value();) {
+      REQUIRE(events.back().emplace_back().ParseFromString(record));
+    }
+  }
+  return events;
+}
+
 // Asks for a trace of step 2.
 class TracesSecondStep : public logs::Hook {
  public:
@@ -49,20 +64,14 @@ TEST_CASE("The event file has the graph of the training and what a traced step t
   tensorflow::GraphDef graph;
   tensorflow::RunMetadata metadata;
   int graphs = 0, traces = 0;
-  const std::vector<std::string> names = files::ListDirectory(config.model_dir).value();
-  for (const std::string& name : names) {
-    if (!absl::StrContains(name, "tfevents")) continue;
-    const auto reader = data::TFRecordReader::Open(files::JoinPath(config.model_dir, name)).value();
-    for (std::string record; reader->Next(&record).value();) {
-      tensorflow::Event event;
-      REQUIRE(event.ParseFromString(record));
-      if (event.has_graph_def() && ++graphs) REQUIRE(graph.ParseFromString(event.graph_def()));
-      if (!event.has_tagged_run_metadata()) continue;
-      ++traces;
-      CHECK(event.step() == 2);
-      CHECK(event.tagged_run_metadata().tag() == "step_2");
-      REQUIRE(metadata.ParseFromString(event.tagged_run_metadata().run_metadata()));
-    }
+  const std::vector<tensorflow::Event> events = EventFiles(config.model_dir).at(0);
+  for (const tensorflow::Event& event : events) {
+    if (event.has_graph_def() && ++graphs) REQUIRE(graph.ParseFromString(event.graph_def()));
+    if (!event.has_tagged_run_metadata()) continue;
+    ++traces;
+    CHECK(event.step() == 2);
+    CHECK(event.tagged_run_metadata().tag() == "step_2");
+    REQUIRE(metadata.ParseFromString(event.tagged_run_metadata().run_metadata()));
   }
   REQUIRE(graphs == 1);
   const auto& nodes = graph.node();
@@ -73,6 +82,38 @@ TEST_CASE("The event file has the graph of the training and what a traced step t
   REQUIRE(metadata.step_stats().dev_stats_size() == 1);
   CHECK(metadata.step_stats().dev_stats(0).device() == "/device:CPU:0");
   CHECK(metadata.step_stats().dev_stats(0).node_stats_size() > 0);
+}
+
+// Keeps the visible events of the first event file as they are after step 4.
+class ReadsEventsOfFourthStep : public logs::Hook {
+ public:
+  ReadsEventsOfFourthStep(std::string model_dir, std::vector<tensorflow::Event>* events)
+      : model_dir_(std::move(model_dir)), events_(events) {}
+  absl::Status AfterStep(const logs::StepInfo& info) override {
+    if (info.global_step == 4) *events_ = EventFiles(model_dir_).at(0);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string model_dir_;
+  std::vector<tensorflow::Event>* const events_;
+};
+
+TEST_CASE("The events that a checkpoint covers are visible once it is saved") {
+  EstimatorConfig config = Config();
+  config.log_every_n_steps = 1;
+  config.save_checkpoints_steps = 3;
+  std::vector<tensorflow::Event> events;
+  std::vector<std::unique_ptr<logs::Hook>> hooks;
+  hooks.push_back(std::make_unique<ReadsEventsOfFourthStep>(config.model_dir, &events));
+  REQUIRE(MakeEstimator(config)->Train(Input(1), 4, hooks).ok());
+  REQUIRE(events.size() > 1);
+  REQUIRE(events.size() < 10);  // so many would be visible without a checkpoint
+  CHECK(events.back().step() == 3);
+  CHECK(events.back().session_log().status() == tensorflow::SessionLog::CHECKPOINT);
+  const tensorflow::Event& summary = events[events.size() - 2];
+  CHECK(summary.step() == 3);
+  CHECK(summary.summary().value(0).tag() == "loss");
 }
 
 // A source whose data come late: at the third time that it is asked for them.

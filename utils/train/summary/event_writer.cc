@@ -60,7 +60,7 @@ compute::Tensor ToBytes(const compute::Tensor& image) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EventWriter>> EventWriter::Open(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<EventWriter>> EventWriter::Open(const std::string& directory, EventFlushing flushing) {
   RETURN_IF_ERROR(files::MakeDirectories(directory));
   const std::string path = files::JoinPath(
       directory, absl::StrFormat("events.out.tfevents.%010d.%s", static_cast<int64_t>(SecondsSince1970()), HostName()));
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<EventWriter>> EventWriter::Open(const std::string
                                          files::FileWriter::Mode::kCreateNew);
   }
   RETURN_IF_ERROR(records.status());
-  std::unique_ptr<EventWriter> writer(new EventWriter(*std::move(records)));
+  std::unique_ptr<EventWriter> writer(new EventWriter(*std::move(records), flushing));
   tensorflow::Event event;
   event.set_file_version("brain.Event:2");
   RETURN_IF_ERROR(writer->Write(event));
@@ -81,7 +81,10 @@ absl::StatusOr<std::unique_ptr<EventWriter>> EventWriter::Open(const std::string
 
 absl::Status EventWriter::Write(tensorflow::Event& event) {
   event.set_wall_time(SecondsSince1970());
-  return records_->Write(event.SerializeAsString());
+  RETURN_IF_ERROR(records_->Write(event.SerializeAsString()));
+  ++num_pending_;
+  const bool is_due = num_pending_ >= flushing_.max_pending || Clock::now() - last_flush_ >= flushing_.max_age;
+  return is_due ? Flush() : absl::OkStatus();
 }
 
 absl::Status EventWriter::AddScalars(int64_t step, absl::Span<const Scalar> scalars) {
@@ -164,7 +167,11 @@ absl::Status EventWriter::AddGraphDef(absl::string_view graph_def) {
   return Write(event);
 }
 
-absl::Status EventWriter::Flush() { return records_->Flush(); }
+absl::Status EventWriter::Flush() {
+  num_pending_ = 0;
+  last_flush_ = Clock::now();
+  return records_->Flush();
+}
 
 absl::Status EventWriter::Close() { return records_->Close(); }
 

@@ -1,6 +1,7 @@
 // Event files, which TensorBoard shows: events.out.tfevents.<seconds since 1970>.<host> in the directory of a run.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,6 +22,12 @@ class TensorProto;
 
 namespace official::train {
 
+// When an event makes an EventWriter flush; the defaults are those of TensorFlow's FileWriter.
+struct EventFlushing {
+  int max_pending = 10;               // events since the last flush, this one included
+  std::chrono::seconds max_age{120};  // since the last flush
+};
+
 // Appends events to its own file, for one thread at a time. Errors are those of the file system (utils/files). Events
 // not flushed yet are lost if the process dies; TensorBoard tolerates a truncated record.
 class EventWriter {
@@ -33,7 +40,7 @@ class EventWriter {
   };
 
   // Makes the directory if necessary. Each writer begins a new file.
-  static absl::StatusOr<std::unique_ptr<EventWriter>> Open(const std::string& directory);
+  static absl::StatusOr<std::unique_ptr<EventWriter>> Open(const std::string& directory, EventFlushing flushing = {});
 
   // Adds scalars; those whose tags have the same part before the first "/" are shown in one group.
   absl::Status AddScalars(int64_t step, absl::Span<const Scalar> scalars);
@@ -61,13 +68,19 @@ class EventWriter {
   const std::string& path() const { return records_->path(); }
 
  private:
-  explicit EventWriter(std::unique_ptr<data::TFRecordWriter> records) : records_(std::move(records)) {}
-  // Stamps the event with the present time and appends it.
+  using Clock = std::chrono::steady_clock;
+
+  EventWriter(std::unique_ptr<data::TFRecordWriter> records, EventFlushing flushing)
+      : records_(std::move(records)), flushing_(flushing) {}
+  // Stamps the event with the present time, appends it, and flushes if that is due.
   absl::Status Write(tensorflow::Event& event);
   // Adds strings for the text plugin.
   absl::Status WriteText(int64_t step, absl::string_view tag, tensorflow::TensorProto tensor);
 
   std::unique_ptr<data::TFRecordWriter> records_;
+  const EventFlushing flushing_;
+  int num_pending_ = 0;  // events since the last flush
+  Clock::time_point last_flush_ = Clock::now();
 };
 
 }  // namespace official::train

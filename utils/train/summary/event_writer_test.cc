@@ -117,6 +117,17 @@ TEST_CASE("The first images of a batch are one event") {
   CHECK(absl::BytesToHexString(value.image().SerializeAsString()).substr(0, 12) == "080410051803");
 }
 
+TEST_CASE("Events become visible by tens, and when they have become old") {
+  const auto visible_of_25 = [](EventFlushing flushing) {
+    const auto writer = EventWriter::Open(NewDirectory(), flushing).value();
+    for (int i = 0; i < 25; ++i) REQUIRE(writer->AddScalars(i, {{"loss", 1.0f}}).ok());
+    return ReadEvents(writer->path()).size() - 1;  // but for the first record
+  };
+  CHECK(visible_of_25({}) == 20);
+  CHECK(visible_of_25({.max_pending = 100}) == 0);
+  CHECK(visible_of_25({.max_pending = 100, .max_age = std::chrono::seconds(0)}) == 25);
+}
+
 TEST_CASE("Text is a string tensor of the text plugin") {
   const auto events = Written([](EventWriter& writer) { return writer.AddText(0, "flags", "--batch_size=1"); });
   REQUIRE(events.size() == 1);
