@@ -72,7 +72,7 @@ void AddEvent(const tensorflow::Event& event, Split split, const std::string& pa
   }
   if (event.has_session_log() && event.session_log().status() == tensorflow::SessionLog::START) {
     for (auto& [key, series] : run.curves) {
-      if (key.second == split) series.ForgetFrom(event.step() + 1);
+      if (key.second == split) series.ForgetFrom(event.step());
     }
   }
   for (const tensorflow::Summary::Value& value : event.summary().value()) {

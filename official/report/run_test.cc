@@ -85,10 +85,11 @@ TEST_CASE("Lines of metric.log that are no metrics are told, except one that is 
 TEST_CASE("Curves of event files") {
   const std::string directory = NewDirectory("events");
   tensorflow::Event resumed;
-  resumed.set_step(20);
+  resumed.set_step(21);
   resumed.mutable_session_log()->set_status(tensorflow::SessionLog::START);
   WriteEvents(directory + "/events.out.tfevents.1.host",
-              {Scalar(10, "loss", 4), Scalar(20, "loss", 3), Scalar(30, "loss", 9), Scalar(30, "train_accuracy_1", 1)});
+              {Scalar(10, "loss", 4), Scalar(20, "loss", 3), Scalar(21, "loss", 9), Scalar(30, "loss", 9),
+               Scalar(30, "train_accuracy_1", 1)});
   WriteEvents(directory + "/events.out.tfevents.2.host",
               {resumed, Scalar(25, "loss", 2), Scalar(25, "global_step/sec", 7)});
   WriteEvents(directory + "/eval/events.out.tfevents.3.host", {Scalar(25, "loss", 2.5)});
@@ -98,7 +99,7 @@ TEST_CASE("Curves of event files") {
   CHECK(loss.count == 3);  // of steps 10, 20 and 25
   CHECK(loss.max == 4);
   CHECK(loss.last == 2);
-  CHECK(run.curves.count({"accuracy", Split::kTraining}) == 0);  // of step 30, before the run was resumed at 20
+  CHECK(run.curves.count({"accuracy", Split::kTraining}) == 0);  // of step 30, before the run was resumed after 20
   CHECK(Last(run, {"steps_per_sec", Split::kTraining}) == 7);
   CHECK(Last(run, {"loss", Split::kEvaluation}) == 2.5);
   CHECK(run.first_time == 1010);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/reduction/reduction.h"
@@ -114,6 +115,27 @@ TEST_CASE("The events that a checkpoint covers are visible once it is saved") {
   const tensorflow::Event& summary = events[events.size() - 2];
   CHECK(summary.step() == 3);
   CHECK(summary.summary().value(0).tag() == "loss");
+}
+
+// TensorBoard drops what it has read of the step of a START and later: the step of the checkpoint, which is not made
+// again, must be before it, and what belongs to the new start behind it.
+TEST_CASE("A training begins in its event file with the step that it makes first, also a resumed one") {
+  EstimatorConfig config = Config();
+  config.log_every_n_steps = 1;
+  for (const int64_t step : {3, 5}) {
+    config.flags_text = absl::StrCat("--max_train_steps=", step);
+    REQUIRE(MakeEstimator(config)->Train(Input(1), step, {}).ok());
+  }
+  const std::vector<std::vector<tensorflow::Event>> event_files = EventFiles(config.model_dir);
+  REQUIRE(event_files.size() == 2);
+  for (const auto& [events, first_step] : {std::pair(event_files[0], 1), std::pair(event_files[1], 4)}) {
+    REQUIRE(events.size() > 3);
+    CHECK(events[0].file_version() == "brain.Event:2");
+    CHECK(events[1].step() == first_step);
+    CHECK(events[1].session_log().status() == tensorflow::SessionLog::START);
+    CHECK(events[2].step() == first_step - 1);
+    CHECK(events[2].summary().value(0).tag() == "flags/text_summary");
+  }
 }
 
 // A source whose data come late: at the third time that it is asked for them.

@@ -51,6 +51,7 @@ absl::StatusOr<LatestCheckpoint> ModelDir::FindCheckpoint() const {
 absl::Status ModelDir::BeginTraining(int64_t step, const compute::Graph& graph) {
   if (!writes() || train_events_ != nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(train_events_, EventWriter::Open(path()));
+  RETURN_IF_ERROR(train_events_->AddSessionLog(step + 1, EventWriter::SessionStatus::kStart));
   const std::string& flags = options_.flags_text;
   if (!flags.empty()) {
     // Indented lines are Markdown for text that stays as it is.
@@ -58,7 +59,6 @@ absl::Status ModelDir::BeginTraining(int64_t step, const compute::Graph& graph) 
     RETURN_IF_ERROR(train_events_->AddText(step, "flags", text));
   }
   RETURN_IF_ERROR(train_events_->AddGraphDef(GraphDefOf(graph)));
-  RETURN_IF_ERROR(train_events_->AddSessionLog(step, EventWriter::SessionStatus::kStart));
   if (flags.empty()) return absl::OkStatus();
   if (step > 0) LogChangedFlags();
   return files::WriteFileAtomically(File(kFlagsFile), flags);

@@ -48,7 +48,7 @@ class ModelDir {
   // Waits until the checkpoint that is being written, if there is one, is finished; returns the first error so far.
   absl::Status WaitForSave() { return writes() ? saver_->Wait() : absl::OkStatus(); }
 
-  // Marks the beginning of a training at `step`, once, in the events, with the graph, and in flags.txt.
+  // Marks the beginning of a training after `step`, once, in the events, with the graph, and in flags.txt.
   absl::Status BeginTraining(int64_t step, const compute::Graph& graph);
   // Returns the events of the training; only for kWrite, after BeginTraining.
   EventWriter& train_events() { return *train_events_; }

@@ -35,7 +35,9 @@ class EventWriter {
   using Scalar = std::pair<std::string, float>;  // tag, value; NaN and infinity are legal
 
   enum class SessionStatus {
-    kStart,       // tells TensorBoard to forget this run's events of this step and later, from before a restart
+    // The first step of a session. TensorBoard forgets what it has read of it and of later steps, also in the same
+    // file: it was lost by a restart.
+    kStart,
     kCheckpoint,  // a checkpoint was saved
   };
 
