@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -196,11 +197,9 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std
   const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
   if (state.ok()) {
     const auto& paths = state->all_model_checkpoint_paths();
-    saver->kept_.assign(paths.begin(), paths.end());
-    // As TensorFlow does, whose list may lack the latest.
-    if (saver->kept_.empty() || saver->kept_.back() != state->model_checkpoint_path()) {
-      saver->kept_.push_back(state->model_checkpoint_path());
-    }
+    // The latest is the last, once, also where the list lacks it or has it among the others.
+    std::remove_copy(paths.begin(), paths.end(), std::back_inserter(saver->kept_), state->model_checkpoint_path());
+    saver->kept_.push_back(state->model_checkpoint_path());
   } else {
     if (!IsDamage(state.status())) return state.status();
     ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));

@@ -143,6 +143,25 @@ TEST_CASE("State files of TensorFlow are understood") {
   CHECK(dir.Note().empty());
 }
 
+TEST_CASE("A latest checkpoint that the state file has among the others counts as the last, once") {
+  const ModelDir dir;
+  dir.Save({"10", "20", "30"});
+  dir.Write("checkpoint",
+            "model_checkpoint_path: \"model.ckpt-10\"\n"
+            "all_model_checkpoint_paths: \"model.ckpt-10\"\n"
+            "all_model_checkpoint_paths: \"model.ckpt-20\"\n"
+            "all_model_checkpoint_paths: \"model.ckpt-30\"\n");
+  dir.Save({"40"}, /*keep_max=*/3);
+  CHECK(dir.Read("checkpoint") ==
+        "model_checkpoint_path: \"model.ckpt-40\"\n"
+        "all_model_checkpoint_paths: \"model.ckpt-30\"\n"
+        "all_model_checkpoint_paths: \"model.ckpt-10\"\n"
+        "all_model_checkpoint_paths: \"model.ckpt-40\"\n");
+  for (const char* step : {"10", "30", "40"})
+    CHECK(files::Exists(dir.File(absl::StrCat("model.ckpt-", step, ".index"))));
+  CHECK_FALSE(files::Exists(dir.File("model.ckpt-20.index")));
+}
+
 TEST_CASE("Without a usable state file the highest intact step is taken, and the log says why") {
   const ModelDir dir;
   dir.Save({"9", "100", "20"});
