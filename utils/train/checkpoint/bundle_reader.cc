@@ -30,6 +30,7 @@ constexpr int kMaxRank = 254;  // TensorFlow's
 constexpr int kMaxSlices = 1024;
 constexpr int64_t kMaxStringTensorBytes = 64 << 20;
 constexpr int64_t kVerifyBytes = 1 << 20;
+constexpr int64_t kMaxPadding = 4095;  // bytes, where tensors are aligned to pages
 
 // Slices are stored under keys that begin with a zero byte, tensors under their names.
 bool IsSliceKey(absl::string_view key) { return absl::StartsWith(key, absl::string_view("\0", 1)); }
@@ -269,10 +270,15 @@ absl::Status BundleReader::CheckExtent(absl::string_view key, const Entry& entry
   return absl::OkStatus();
 }
 
-// TensorFlow may align tensors, which leaves gaps between them, but writes nothing behind the last.
+// TensorFlow may align tensors: it then fills up with zeros behind each, also behind the last.
 absl::Status BundleReader::CheckShardSizes() const {
   for (const auto& [number, shard] : shards_) {
-    if (shard.file->size() == shard.end) continue;
+    const int64_t num_behind = shard.file->size() - shard.end;
+    if (num_behind <= kMaxPadding) {
+      std::string behind(num_behind, 'x');
+      RETURN_IF_ERROR(shard.file->Read(shard.end, num_behind, behind.data()));
+      if (behind.find_first_not_of('\0') == std::string::npos) continue;
+    }
     return absl::DataLossError(absl::StrFormat("%s holds %d bytes, but its tensors end at byte %d, as %s.index says",
                                                shard.file->path(), shard.file->size(), shard.end, prefix_));
   }

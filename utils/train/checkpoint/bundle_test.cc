@@ -364,13 +364,22 @@ TEST_CASE("Tensors are verified one by one, and have a place in a file") {
   CHECK((step.num_bytes == 8 && step.offset == 16 && step.file == DataPath(prefix)));
 }
 
-TEST_CASE("There may be gaps between tensors, as TensorFlow leaves where it aligns them") {
+TEST_CASE("There may be zeros behind tensors, also the last, as TensorFlow leaves where it aligns them") {
   const std::string one = FloatBytes({1}), two = FloatBytes({2});
-  const auto reader = BundleReader::Open(WriteEntries(
-      {{"a", MakeEntry(tensorflow::DT_FLOAT, {}, 0, one)}, {"b", MakeEntry(tensorflow::DT_FLOAT, {}, 64, two)}},
-      one + std::string(60, '\0') + two));
-  REQUIRE(reader.ok());
-  CHECK((*reader)->Read("b").value().scalar<float>() == 2);
+  const auto prefix_with = [&](const std::string& behind) {
+    return WriteEntries(
+        {{"a", MakeEntry(tensorflow::DT_FLOAT, {}, 0, one)}, {"b", MakeEntry(tensorflow::DT_FLOAT, {}, 64, two)}},
+        one + std::string(60, '\0') + two + behind);
+  };
+  for (const int num_zeros : {0, 60, 4095}) {
+    CAPTURE(num_zeros);
+    const auto reader = BundleReader::Open(prefix_with(std::string(num_zeros, '\0')));
+    REQUIRE(reader.ok());
+    CHECK((*reader)->VerifyChecksums().ok());
+    CHECK((*reader)->Read("b").value().scalar<float>() == 2);
+  }
+  CheckRefused(prefix_with(std::string(4096, '\0')), "holds 4164 bytes, but its tensors end at byte 68");
+  CheckRefused(prefix_with(std::string(59, '\0') + "x"), "holds 128 bytes, but its tensors end at byte 68");
 }
 
 TEST_CASE("Cut and missing files are reported") {
