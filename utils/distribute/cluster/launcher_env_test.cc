@@ -80,6 +80,7 @@ const Variables kSlurm = {{"SLURM_JOB_ID", "7"},         {"SLURM_STEP_ID", "0"},
 
 TEST_CASE("A process that nothing started as one of several is alone") {
   CHECK(IsAlone({}));
+  CHECK(IsAlone({{"TF_CONFIG", ""}}));
   CHECK(IsAlone({{"TF_CONFIG", "{}"}}));
   CHECK(IsAlone({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
   CHECK(IsAlone({{"WORLD_SIZE", "1"}}));
@@ -203,7 +204,7 @@ TEST_CASE("A list of workers and the index of a job of Kubernetes make a cluster
 }
 
 TEST_CASE("Wrong variables are refused with their value and how to start without the launcher") {
-  CHECK_THAT(MessageFor({{"TF_CONFIG", ""}}), Contains("TF_CONFIG: it is empty; write {"));
+  CHECK_THAT(MessageFor({{"TF_CONFIG", " "}}), Contains("TF_CONFIG: it is empty; write {"));
   CHECK_THAT(MessageFor({{"TF_CONFIG", "[1]"}}), Contains("to train without TF_CONFIG: env -u TF_CONFIG PROGRAM ..."));
 
   CHECK_THAT(MessageFor({{"WORLD_SIZE", "4"}}),

@@ -214,6 +214,7 @@ absl::StatusOr<std::optional<ClusterTask>> ReadConfig(const json& config) {
 }
 
 absl::StatusOr<std::optional<ClusterTask>> Parse(absl::string_view text) {
+  if (text.empty()) return std::nullopt;
   if (absl::StripAsciiWhitespace(text).empty()) {
     return Refused(absl::StrCat("it is empty; write ", kExample));
   }
@@ -232,6 +233,7 @@ absl::StatusOr<std::optional<ClusterTask>> ParseTfConfig(absl::string_view text)
 
 absl::StatusOr<std::string> ModelDirOfTfConfig(absl::string_view text) {
   RETURN_IF_ERROR(ParseTfConfig(text).status());
+  if (text.empty()) return "";
   ASSIGN_OR_RETURN(const json config, ParseStrictJson(text));
   const json model_dir = config.value("model_dir", json());
   return model_dir.is_null() ? "" : model_dir.get<std::string>();

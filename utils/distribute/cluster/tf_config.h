@@ -11,8 +11,9 @@
 
 namespace official::distribute {
 
-// Returns what a TF_CONFIG says; nothing if it names no cluster, as {} does: this process is alone. The rules are those
-// of TensorFlow's TFConfigClusterResolver, multi_worker_util and RunConfig: a job is a list of addresses or an object
+// Returns what a TF_CONFIG says; nothing if it names no cluster, as {} does, or is empty, which is how a shell unsets
+// it for one command: this process is alone. The rules are those of TensorFlow's TFConfigClusterResolver,
+// multi_worker_util and RunConfig: a job is a list of addresses or an object
 // {"0": address, ...}; an index may be a string; an evaluator need not be in the cluster. InvalidArgument, in one line
 // with the JSON path, what is there and what to write, for what these refuse, and for what they accept to hang or to
 // train something else: a missing or wrong task, repeated or misspelt keys, addresses that are none or equal, jobs

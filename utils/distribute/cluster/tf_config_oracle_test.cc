@@ -28,7 +28,8 @@ struct Row {
 // Found by running TensorFlow 2.15.1: TFConfigClusterResolver and then multi_worker_util. Where it gives roles and we
 // refuse, its processes wait for each other for ever, or train something else than what was meant.
 const Row kRows[] = {
-    {"empty string", "", std::nullopt, "it is empty; write {"},
+    {"empty string", "", std::nullopt, ""},
+    {"white space", " ", std::nullopt, "it is empty; write {"},
     {"{}", "{}", std::nullopt, ""},
     {"not json", "{cluster:", std::nullopt, "it is not JSON: there is an error at byte 2"},
     {"json list", "[1]", std::nullopt, R"(it is [1]; write {"cluster")"},
@@ -135,8 +136,9 @@ TEST_CASE("TF_CONFIG has the meaning that TensorFlow gives it, or is refused") {
   }
 }
 
-// For the last two rows that are taken, {} and an evaluator, multi_worker_util raises, but other parts of TensorFlow do
-// not: the Estimator runs alone, or evaluates.
+// For three rows that are taken TensorFlow raises: an empty text, which the resolver refuses as JSON and is taken as
+// not set here, as other variables of launchers are; {} and an evaluator, for which only multi_worker_util raises and
+// the Estimator runs alone, or evaluates.
 TEST_CASE("A value without a cluster is a run alone, as to RunConfig") {
   const auto config = ParseTfConfig("{}");
   REQUIRE(config.ok());
