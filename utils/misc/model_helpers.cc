@@ -29,12 +29,16 @@ bool IsSameOrInside(const fs::path& path, const fs::path& directory) {
   return std::mismatch(directory.begin(), directory.end(), path.begin(), path.end()).first == directory.end();
 }
 
+// Also true for what a run leaves that ends before its first checkpoint; but not for labels.txt, which data have, too.
 bool IsWrittenByTraining(const std::string& file_name) {
-  for (const absl::string_view name : {"checkpoint", "flags.txt", "metric.log", "benchmark_run.log", "graph.pbtxt"}) {
+  for (const absl::string_view name :
+       {"checkpoint", "flags.txt", "metric.log", "benchmark_run.log", "graph.pbtxt", "algorithms.txt"}) {
     if (file_name == name) return true;
   }
-  return absl::StartsWith(file_name, "model.ckpt") || absl::StartsWith(file_name, "events.out.tfevents.") ||
-         absl::StartsWith(file_name, "timeline-");
+  for (const absl::string_view prefix : {"model.ckpt", "events.out.tfevents.", "timeline-"}) {
+    if (absl::StartsWith(file_name, prefix)) return true;
+  }
+  return absl::StartsWith(file_name, "records-") && absl::EndsWith(file_name, ".index");
 }
 
 }  // namespace

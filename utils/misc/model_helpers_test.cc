@@ -66,6 +66,15 @@ TEST_CASE("ApplyClean empties a model_dir and leaves the directory") {
   CHECK(ApplyClean(scratch.path("model"), {}).value() == false);
 }
 
+TEST_CASE("ApplyClean empties what a run leaves that ends before its first checkpoint") {
+  const std::string file = GENERATE("records-train.index", "algorithms.txt", "flags.txt");
+  Scratch scratch;
+  scratch.Write("model/" + file);
+  scratch.Write("model/labels.txt");
+  CHECK(ApplyClean(scratch.path("model"), {}).value() == true);
+  CHECK(fs::is_empty(scratch.path("model")));
+}
+
 TEST_CASE("ApplyClean does nothing where there is nothing") {
   Scratch scratch;
   CHECK(ApplyClean(scratch.path("absent"), {}).value() == false);
@@ -90,6 +99,9 @@ TEST_CASE("ApplyClean refuses a directory that is not a model_dir") {
   CheckRefused(ApplyClean(scratch.path("model"), {}), "thesis.tex");
   CHECK(fs::exists(scratch.path("model/thesis.tex")));
   CheckRefused(ApplyClean(scratch.path("model/thesis.tex"), {}), "not a directory");
+  scratch.Write("data/labels.txt");
+  scratch.Write("data/train-00000-of-00001");
+  CheckRefused(ApplyClean(scratch.path("data"), {}), "nothing there looks like a training run");
 }
 
 TEST_CASE("ApplyClean refuses the system's, the user's and the run's other directories") {
