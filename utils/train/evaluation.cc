@@ -12,12 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/logs/events.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
+#include "utils/train/evaluations/evaluation_text.h"
 
 namespace official::train {
 namespace {
@@ -173,10 +173,8 @@ void LogResults(int64_t step, const EvalResults& results, int64_t examples, doub
   for (const auto& [name, value] : results) {
     if (name != "global_step") metrics.emplace_back(name, value);
   }
-  const auto append = [](std::string* out, const auto& r) { absl::StrAppend(out, r.first, " = ", r.second); };
   const double examples_per_sec = static_cast<double>(examples) / seconds;
-  logs::LogEvent("evaluation",
-                 absl::StrCat("Saving dict for global step ", step, ": ", absl::StrJoin(results, ", ", append)),
+  logs::LogEvent("evaluation", SavingDict(step, results),
                  {{"global_step", step},
                   {"metrics", std::move(metrics)},
                   {"examples", examples},
