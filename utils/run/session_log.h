@@ -1,4 +1,4 @@
-// What a session says of its run in the log: where it begins, that nothing is left to do, and how it ends.
+// LogStart, LogNothingToDo and LogEnd: what a session says of its run in the log.
 #pragma once
 
 #include <string>

@@ -13,11 +13,11 @@ namespace official::distribute {
 
 // Returns what a TF_CONFIG says; nothing if it names no cluster, as {} does, or is empty, which is how a shell unsets
 // it for one command: this process is alone. The rules are those of TensorFlow's TFConfigClusterResolver,
-// multi_worker_util and RunConfig: a job is a list of addresses or an object
-// {"0": address, ...}; an index may be a string; an evaluator need not be in the cluster. InvalidArgument, in one line
-// with the JSON path, what is there and what to write, for what these refuse, and for what they accept to hang or to
-// train something else: a missing or wrong task, repeated or misspelt keys, addresses that are none or equal, jobs
-// without tasks, a cluster in which nobody trains. The text may have 1 MiB, and objects and lists 16 levels.
+// multi_worker_util and RunConfig: a job is a list of addresses or an object {"0": address, ...}; an index may be a
+// string; an evaluator need not be in the cluster. InvalidArgument, in one line with the JSON path, what is there and
+// what to write, for what these refuse, and for what they accept to hang or to train something else: a missing or wrong
+// task, repeated or misspelt keys, addresses that are none or equal, jobs without tasks, a cluster in which nobody
+// trains. The text may have 1 MiB, and objects and lists 16 levels.
 absl::StatusOr<std::optional<ClusterTask>> ParseTfConfig(absl::string_view text);
 
 // Returns the "model_dir" of a TF_CONFIG, "" if it has none. Errors: those of ParseTfConfig.
