@@ -22,6 +22,7 @@
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
+#include "utils/compute/graph/node_cost.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/conv/conv_choice.h"
 #include "utils/compute/ops/conv/filter_gradient_bf16.h"
@@ -139,17 +140,13 @@ absl::Status RunParts(int64_t count, absl::FunctionRef<absl::Status(int part)> r
   return context.status;
 }
 
-// Returns into how many parts of the batch a convolution is divided whose images are independent of each other: several
-// for each thread, as ParallelFor does, or one, which oneDNN divides among the threads, where there is too little work.
-int PartsOfBatch(const ConvGeometry& geometry) {
-  constexpr double kLeastProducts = 1 << 22;  // of a part; they take about a tenth of a millisecond
-  constexpr int kPartsPerThread = 4;
-  const Shape& filters = geometry.filters.shape;
-  const double products = static_cast<double>(geometry.output.shape.num_elements()) *
-                          static_cast<double>(filters.dim(0) * filters.dim(1) * filters.dim(2));
-  const int64_t parts = std::min({int64_t{kPartsPerThread} * NumThreads(), geometry.images.shape.dim(0),
-                                  static_cast<int64_t>(products / kLeastProducts)});
-  return NumThreads() > 1 && parts > NumThreads() ? static_cast<int>(parts) : 1;
+// Returns into how many parts of the batch a node is divided whose images are independent of each other: as many as
+// threads may take part, or one, which oneDNN divides among the threads, where there is too little work.
+int PartsOfBatch(const Node& node) {
+  constexpr double kLeastFlops = 1 << 23;  // of a part; they take about a tenth of a millisecond
+  const int64_t parts = std::min({int64_t{MostThreads()}, ConvGeometryOf(node).images.shape.dim(0),
+                                  static_cast<int64_t>(*FlopsOf(node) / kLeastFlops)});
+  return parts > NumThreads() ? static_cast<int>(parts) : 1;
 }
 
 // An op that computes each image of its output from one of its input.
@@ -169,8 +166,8 @@ struct ImagesPart {
 
 // `describe` returns oneDNN's description of a primitive for so many images, with the filters in this order.
 template <typename Primitive, typename Describe>
-Kernel MakeForEachImage(const Problem& p, const EachImage& op, const Describe& describe) {
-  const int count = PartsOfBatch(p.geometry);
+Kernel MakeForEachImage(const Node& node, const Problem& p, const EachImage& op, const Describe& describe) {
+  const int count = PartsOfBatch(node);
   const int onednn_parts = count > 1 ? 1 : 0;
   const auto make = [&](const Share& images, const memory::desc& order) {
     const OnednnParts divided(onednn_parts);
@@ -237,9 +234,10 @@ absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
                         .images = conv2d::kImages,
                         .filters = conv2d::kFilters,
                         .bias = has_bias ? std::optional<int>(conv2d::kBias) : std::nullopt};
-  return MakeForEachImage<dnnl::convolution_forward>(p, op, [&](int64_t images, const memory::desc& filters) {
-    return ForwardDesc(problem(images), filters, attr, has_bias ? p.bias : memory::desc());
-  });
+  return MakeForEachImage<dnnl::convolution_forward>(
+      spec.node, p, op, [&](int64_t images, const memory::desc& filters) {
+        return ForwardDesc(problem(images), filters, attr, has_bias ? p.bias : memory::desc());
+      });
 }
 
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
@@ -255,7 +253,7 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
                         .images = backprop_input::kDy,
                         .filters = backprop_input::kFilters};
   return MakeForEachImage<dnnl::convolution_backward_data>(
-      problem(geometry.images.shape.dim(0)), op, [&](int64_t images, const memory::desc& filters) {
+      spec.node, problem(geometry.images.shape.dim(0)), op, [&](int64_t images, const memory::desc& filters) {
         const Problem p = problem(images);
         return dnnl::convolution_backward_data::primitive_desc(
             {kDirect, p.images, filters, p.output, p.strides, p.dilates, p.padding_before, p.padding_after},
