@@ -8,7 +8,10 @@
 #include "official/transformer/transformer_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
+#include "utils/flags/config_flag.h"
+#include "utils/flags/performance.h"
 #include "utils/flags/skip_bad_records.h"
+#include "utils/misc/distribution_utils.h"
 #include "utils/misc/gpu_count.h"
 #include "utils/run/standalone/main.h"
 
@@ -34,19 +37,16 @@ ABSL_FLAG(std::optional<double>, bleu_threshold, std::nullopt, "The same as --st
 namespace official::transformer {
 namespace {
 
-bool HasSeveralGpus(std::optional<int> num_gpus) {
-  return num_gpus == -1 ? misc::CountVisibleGpus().count > 1 : num_gpus.value_or(1) > 1;
-}
-
-absl::StatusOr<ModelParams> ParamsFromFlags(std::optional<int> num_gpus) {
-  ASSIGN_OR_RETURN(ModelParams params, ParamsOf(absl::GetFlag(FLAGS_param_set), HasSeveralGpus(num_gpus)));
+absl::StatusOr<ModelParams> ParamsFromFlags() {
+  const bool multi_gpu =
+      misc::AskForSeveralGpus(flags::FromFlags<flags::BaseConfig>().num_gpus,
+                              flags::FromFlags<flags::PerformanceConfig>().devices, misc::CountVisibleGpus);
+  ASSIGN_OR_RETURN(ModelParams params, ParamsOf(absl::GetFlag(FLAGS_param_set), multi_gpu));
   RETURN_IF_ERROR(OverrideParams(absl::GetFlag(FLAGS_params_override), &params));
   return params;
 }
 
-absl::Status CheckParameters(const flags::CommandLine& command_line) {
-  return ParamsFromFlags(flags::BaseFromFlags(command_line).num_gpus).status();
-}
+absl::Status CheckParameters(const flags::CommandLine&) { return ParamsFromFlags().status(); }
 
 absl::Status StepsOrEpochs(const flags::CommandLine& command_line) {
   const std::optional<int64_t> steps = absl::GetFlag(FLAGS_train_steps);
@@ -149,7 +149,7 @@ flags::Program TransformerProgram() {
 absl::Status Main(const flags::CommandLine& command_line) {
   run::Config shared = run::ConfigFromFlags(command_line);
   if (!shared.base.stop_threshold) shared.base.stop_threshold = absl::GetFlag(FLAGS_bleu_threshold);
-  ASSIGN_OR_RETURN(const ModelParams params, ParamsFromFlags(shared.base.num_gpus));
+  ASSIGN_OR_RETURN(const ModelParams params, ParamsFromFlags());
   const TransformerConfig config = {shared,
                                     absl::GetFlag(FLAGS_param_set),
                                     params,

@@ -58,6 +58,15 @@ absl::StatusOr<NamedDevices> ParseDevices(absl::string_view devices) {
   return named;
 }
 
+bool AskForSeveralGpus(std::optional<int> num_gpus, const std::optional<std::string>& devices,
+                       const std::function<VisibleGpus()>& count_gpus) {
+  if (devices) {
+    const absl::StatusOr<NamedDevices> named = ParseDevices(*devices);
+    return named.ok() && named->are_gpus && named->indices.size() > 1;
+  }
+  return num_gpus == -1 ? count_gpus().count > 1 : num_gpus.value_or(1) > 1;
+}
+
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices) {
   if (num_devices <= 1) return batch_size;
   const int remainder = batch_size % num_devices;

@@ -28,6 +28,11 @@ struct NamedDevices {
 // InvalidArgument, with the item, if it is no list of different devices of one kind.
 absl::StatusOr<NamedDevices> ParseDevices(absl::string_view devices);
 
+// True if --num_gpus or, if it is given, --devices asks for more than one GPU, which need not be there. `count_gpus` is
+// called for -1 only.
+bool AskForSeveralGpus(std::optional<int> num_gpus, const std::optional<std::string>& devices,
+                       const std::function<VisibleGpus()>& count_gpus);
+
 // Returns the share of one replica in a global batch. InvalidArgument, with the nearest valid sizes, if `batch_size` is
 // not a multiple of `num_devices`. No GPU and one GPU both mean one replica. `devices` is their name in the message.
 absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");

@@ -88,6 +88,27 @@ TEST_CASE("Devices are named one by one") {
   }
 }
 
+TEST_CASE("Several GPUs are asked for by number or by name") {
+  int counts = 0;
+  const auto several = [&](std::optional<int> num_gpus, const std::optional<std::string>& devices) {
+    return AskForSeveralGpus(num_gpus, devices, [&] {
+      ++counts;
+      return VisibleGpus{.count = 2};
+    });
+  };
+  CHECK_FALSE(several(std::nullopt, std::nullopt));
+  CHECK_FALSE(several(0, std::nullopt));
+  CHECK_FALSE(several(1, std::nullopt));
+  CHECK(several(2, std::nullopt));
+  CHECK(several(std::nullopt, "gpu:0,gpu:2"));
+  CHECK_FALSE(several(std::nullopt, "gpu:2"));
+  CHECK_FALSE(several(std::nullopt, "cpu:0,cpu:1"));
+  CHECK_FALSE(several(std::nullopt, "gpu:0,gpu:0"));
+  CHECK(counts == 0);
+  CHECK(several(-1, std::nullopt));
+  CHECK(counts == 1);
+}
+
 TEST_CASE("A strategy has TensorFlow's name, or is refused where there are too many devices or workers for it") {
   for (const char* one : {"off", "default", "one_device"}) {
     CHECK(StrategyName(one, 1, 0).value() == "one_device");
