@@ -32,6 +32,8 @@ TEST_CASE("The record has the machine's GPUs, the commit and the parameters") {
   CHECK(Text(info, "batch_size") == "128");
   CHECK(Text(info, "dtype") == "<dtype: 'float32'>");
   CHECK(Text(info, "resnet_size") == "50");
+  config.train.dtype = compute::DType::kFloat16;
+  CHECK(Text(RunRecord(config, options, "CIFAR-10-synthetic", 32, {}), "dtype") == "<dtype: 'float16'>");
 }
 
 TEST_CASE("A model can record upstream's name of its data set and the batch of each device") {
