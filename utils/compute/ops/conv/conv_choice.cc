@@ -51,7 +51,7 @@ Node* CopyNode(const Node& node, const char* algorithm, int64_t most_images, Gra
 }
 
 // A kernel of the node and the memory that it works on. All is zero: how long a convolution takes does not depend on
-// the numbers.
+// the numbers. Each has its own: in a step, too, most of what a convolution reads is in no cache.
 class Candidate {
  public:
   static absl::StatusOr<Candidate> Make(const KernelSpec& spec, const char* algorithm, int64_t most_images) {
@@ -103,17 +103,21 @@ absl::StatusOr<std::string> FastestAlgorithm(const KernelSpec& spec) {
   }
   // In turn, so that what else the machine does meets all; the first round, which meets cold memory, does not count.
   // The more often, the closer they are: the best of many times is that of an undisturbed run.
-  constexpr int kRounds = 5, kRoundsIfClose = 15;
-  constexpr Clock::duration kEnough = std::chrono::milliseconds(20), kEnoughIfClose = std::chrono::milliseconds(80);
+  constexpr int kRoundsIfFar = 3, kRounds = 5, kRoundsIfClose = 9;
+  constexpr Clock::duration kEnough = std::chrono::milliseconds(20), kEnoughIfClose = std::chrono::milliseconds(40);
   std::vector<Clock::duration> best(candidates.size(), Clock::duration::max());
+  std::vector<Clock::duration> worst(candidates.size(), Clock::duration::zero());
   const auto are_close = [&] { return best[1] > best[0] * 8 / 10 && best[1] < best[0]; };
+  // Each run of one was much faster than each of the other.
+  const auto are_far = [&] { return worst[1] < best[0] * 7 / 10 || worst[0] < best[1] * 8 / 10; };
   Clock::duration spent{};
   for (int round = 0; round < (are_close() ? kRoundsIfClose : kRounds); ++round) {
-    if (spent >= (are_close() ? kEnoughIfClose : kEnough)) break;
+    if (spent >= (are_close() ? kEnoughIfClose : kEnough) || (round >= kRoundsIfFar && are_far())) break;
     for (size_t i = 0; i < candidates.size(); ++i) {
       ASSIGN_OR_RETURN(const Clock::duration time, candidates[i].Run());
       if (round == 0) continue;
       best[i] = std::min(best[i], time);
+      worst[i] = std::max(worst[i], time);
       spent += time;
     }
   }
