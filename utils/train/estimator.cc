@@ -29,9 +29,10 @@ absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> ma
   return TrainLoop(*model_, input_fn, max_steps, hooks, training_ends);
 }
 
-absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps) {
+absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps,
+                                                EvalLoss eval_loss) {
   RETURN_IF_ERROR(model_->UseAverages(true));
-  return EvaluationLoop(*model_, input_fn, max_steps);
+  return EvaluationLoop(*model_, input_fn, max_steps, eval_loss);
 }
 
 absl::Status Estimator::AddEvalSamples(EvalSamples samples) {

@@ -96,7 +96,8 @@ class Estimator {
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
   // Cancelled if it was interrupted. If a loss is not finite, the error names the first tensor that is not: DataLoss
   // for a variable of the checkpoint that the run began with, else Internal.
-  absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps);
+  absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps,
+                                       EvalLoss eval_loss = EvalLoss::kOverBatches);
 
   // Adds samples of the evaluation at global_step() to the events in model_dir/eval, however many there are; nothing
   // where this process writes no evaluations. Errors of the file system.

@@ -92,8 +92,12 @@ class RecentLosses {
     return absl::OkStatus();
   }
 
-  // Removes the oldest loss, which must be there, and returns it: the mean over all examples of its batch.
-  absl::StatusOr<double> Remove() {
+  struct BatchLoss {
+    double mean;  // over all examples of the batch
+    int64_t examples;
+  };
+  // Removes the oldest loss, which must be there, and returns it.
+  absl::StatusOr<BatchLoss> Remove() {
     Loss& loss = recent_[read_++ % recent_.size()];
     std::vector<double> parts;
     for (const Loss::Part& part : loss.parts) {
@@ -104,7 +108,7 @@ class RecentLosses {
     }
     ASSIGN_OR_RETURN(parts, model_.strategy().Gather(std::move(parts)));
     const double mean = std::accumulate(parts.begin(), parts.end(), 0.0);
-    if (std::isfinite(mean)) return mean;
+    if (std::isfinite(mean)) return BatchLoss{mean, loss.batch.num_examples};
     ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kEval, spec_, loss.batch));
     return ExplainNonFinite("the loss of the evaluation", model_, *program);
   }
@@ -126,8 +130,8 @@ class RecentLosses {
 
 // The sums of an evaluation over its batches.
 struct Sums {
-  double loss = 0;
-  int64_t batches = 0, examples = 0;
+  double loss = 0, loss_weights = 0;
+  int64_t examples = 0;
   std::map<std::string, std::pair<double, double>> host_metrics;  // total and count
 };
 
@@ -156,7 +160,7 @@ absl::Status AddSamples(CheckpointedModel& model, const ReplicatedProgram& progr
 
 // The means, by name, without global_step.
 absl::StatusOr<EvalResults> ResultsOf(CheckpointedModel& model, const ReplicatedProgram& program, const Sums& sums) {
-  EvalResults results = {{"loss", static_cast<float>(sums.loss / static_cast<double>(sums.batches))}};
+  EvalResults results = {{"loss", static_cast<float>(sums.loss / sums.loss_weights)}};
   for (const BuiltModel::Metric& metric : program.model().metrics) {
     ASSIGN_OR_RETURN(const double value, model.replicas().MetricValue(metric));
     results.emplace_back(metric.name, static_cast<float>(value));
@@ -183,7 +187,7 @@ void LogResults(int64_t step, const EvalResults& results, int64_t examples, doub
 }
 
 absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& input_fn,
-                                     std::optional<int64_t> max_steps) {
+                                     std::optional<int64_t> max_steps, EvalLoss eval_loss) {
   const int64_t step = model.state().global_step;
   ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_fn({}));
   const auto start = std::chrono::steady_clock::now();
@@ -197,9 +201,10 @@ absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& in
       {.title = title, .total = max_steps ? 0 : source->num_examples().value_or(0), .unit = "examples"});
   RecentLosses losses(model, source->spec());
   const auto add_oldest_loss = [&]() -> absl::Status {
-    ASSIGN_OR_RETURN(const double loss, losses.Remove());
-    sums.loss += loss;
-    ++sums.batches;
+    ASSIGN_OR_RETURN(const RecentLosses::BatchLoss loss, losses.Remove());
+    const double weight = eval_loss == EvalLoss::kOverExamples ? static_cast<double>(loss.examples) : 1;
+    sums.loss += weight * loss.mean;
+    sums.loss_weights += weight;
     return absl::OkStatus();
   };
   while (!max_steps || losses.begun() < *max_steps) {
@@ -239,8 +244,8 @@ absl::StatusOr<EvalResults> Evaluate(CheckpointedModel& model, const InputFn& in
 }  // namespace
 
 absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const InputFn& input_fn,
-                                           std::optional<int64_t> max_steps) {
-  absl::StatusOr<EvalResults> results = Evaluate(model, input_fn, max_steps);
+                                           std::optional<int64_t> max_steps, EvalLoss eval_loss) {
+  absl::StatusOr<EvalResults> results = Evaluate(model, input_fn, max_steps, eval_loss);
   // Cancelled: all workers stop, or another one has failed.
   if (!results.ok() && !absl::IsCancelled(results.status())) model.strategy().Fail(results.status().message());
   return results;

@@ -10,9 +10,13 @@
 
 namespace official::train {
 
+// What the loss of an evaluation is the mean of: the batches' losses, as an Estimator's in TensorFlow, or the
+// examples', as that of a Keras model. They differ where a batch is smaller than others.
+enum class EvalLoss { kOverBatches, kOverExamples };
+
 // Evaluates one pass over the source: see Estimator::Evaluate.
 absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const InputFn& input_fn,
-                                           std::optional<int64_t> max_steps);
+                                           std::optional<int64_t> max_steps, EvalLoss eval_loss);
 
 // Returns the error for a `what` ("the loss") that is not finite in the last run of a program, which changes no
 // variables but sums: computes it again to name the first tensor that is not.

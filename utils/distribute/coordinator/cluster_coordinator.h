@@ -84,7 +84,7 @@ class ClusterCoordinator : public distribute::Trackable {
   absl::StatusOr<RemoteValue> Schedule(const std::string& function, absl::Span<const compute::Tensor> arguments = {});
   // Waits until all scheduled functions have been run. Returns the first error of a function that no call has returned
   // yet; those that wait are then Cancelled: "The corresponding function is cancelled. Please reschedule the function."
-  // Waits for workers that are lost to come back if none is left; Unavailable after worker_timeout.
+  // Waits for workers that are lost to come back if none is left; DeadlineExceeded after worker_timeout.
   absl::Status Join();
   // Returns true if all scheduled functions have been run, without waiting; errors as Join.
   absl::StatusOr<bool> Done();

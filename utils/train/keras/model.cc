@@ -140,7 +140,8 @@ absl::StatusOr<Logs> Model::Evaluate(const data::DatasetPtr& dataset, const Eval
     return data::Batches(dataset,
                          {.batch_size = options.batch_size, .rows = estimator_->held_rows(train::Mode::kEval)});
   };
-  ASSIGN_OR_RETURN(const train::EvalResults results, estimator_->Evaluate(input, options.steps));
+  ASSIGN_OR_RETURN(const train::EvalResults results,
+                   estimator_->Evaluate(input, options.steps, train::EvalLoss::kOverExamples));
   Logs logs;
   for (const auto& result : results) {
     if (result.first != "global_step") logs.push_back(result);

@@ -65,7 +65,7 @@ class Model {
   // workers all of them call it alike; batches are divided among them. FailedPrecondition before Compile,
   // InvalidArgument if steps_per_epoch is below 1; else errors of Estimator::Train, Evaluate and the callbacks.
   absl::StatusOr<History> Fit(const data::DatasetPtr& dataset, const FitOptions& options);
-  // Returns the loss and the metrics. InvalidArgument if `steps` is below 1.
+  // Returns the loss and the metrics, means over the examples. InvalidArgument if `steps` is below 1.
   absl::StatusOr<Logs> Evaluate(const data::DatasetPtr& dataset, const EvaluateOptions& options = {});
   // Returns the outputs for all examples. FailedPrecondition before Fit.
   absl::StatusOr<compute::Tensor> Predict(const data::DatasetPtr& dataset, int64_t batch_size = 32);
