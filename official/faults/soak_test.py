@@ -52,6 +52,7 @@ class SoakTest(harness.FaultTest):
                 "--save_checkpoints_steps=1",
                 "--keep_checkpoint_max=2",
                 "--log_every_n_steps=1000000",
+                "--intra_op_parallelism_threads=1",  # beside other work, more threads join several
                 f"--max_train_steps={self.saves}",
             )
         )
@@ -74,8 +75,8 @@ class SoakTest(harness.FaultTest):
         late = [h for step, h in held if self.saves * 3 / 4 < step]
         self.assertTrue(early and late, "the run was too fast to be looked at")
         # Threads that evaluate, files that are being written or read come and go, so the least counts: what leaks at one
-        # save in five or more stands out of it.
-        for what, slack in (("bytes", 24 * MEGABYTE), ("threads", 0), ("descriptors", 4)):
+        # save in five or more stands out of it. One thread may be gone for a moment that a look meets or not.
+        for what, slack in (("bytes", 24 * MEGABYTE), ("threads", 1), ("descriptors", 4)):
             before, after = (min(getattr(h, what) for h in part) for part in (early, late))
             self.assertLessEqual(after, before + slack, f"{what} grow: at least {before} early on and {after} at the end")
 
