@@ -31,7 +31,9 @@ class Held:
     def __init__(self, pid: int) -> None:
         status = Path(f"/proc/{pid}/status").read_text()
         self.bytes = int(re.search(r"VmRSS:\s*(\d+) kB", status)[1]) * 1024
-        self.threads = int(re.search(r"Threads:\s*(\d+)", status)[1])
+        # Without those that join while other work keeps the cores busy.
+        names = [(task / "comm").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir()]
+        self.threads = len(names) - names.count("spare")
         self.descriptors = len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
@@ -52,7 +54,6 @@ class SoakTest(harness.FaultTest):
                 "--save_checkpoints_steps=1",
                 "--keep_checkpoint_max=2",
                 "--log_every_n_steps=1000000",
-                "--intra_op_parallelism_threads=1",  # beside other work, more threads join several
                 f"--max_train_steps={self.saves}",
             )
         )
@@ -74,11 +75,11 @@ class SoakTest(harness.FaultTest):
         early = [h for step, h in held if self.saves / 4 < step <= self.saves / 2]
         late = [h for step, h in held if self.saves * 3 / 4 < step]
         self.assertTrue(early and late, "the run was too fast to be looked at")
-        # Threads that evaluate, files that are being written or read come and go, so the least counts: what leaks at one
-        # save in five or more stands out of it. One thread may be gone for a moment that a look meets or not.
-        for what, slack in (("bytes", 24 * MEGABYTE), ("threads", 1), ("descriptors", 4)):
-            before, after = (min(getattr(h, what) for h in part) for part in (early, late))
-            self.assertLessEqual(after, before + slack, f"{what} grow: at least {before} early on and {after} at the end")
+        # Threads that evaluate, files that are being written or read come and go, so what nine looks of ten see counts
+        # (a thread may be gone for the moment of a look): what leaks at one save in five or more stands out of it.
+        for what, slack in (("bytes", 24 * MEGABYTE), ("threads", 0), ("descriptors", 4)):
+            before, after = (sorted(getattr(h, what) for h in part)[len(part) // 10] for part in (early, late))
+            self.assertLessEqual(after, before + slack, f"{what} grow: {before} or more early on and {after} at the end")
 
     # ---- Many short ones ----
 

@@ -94,6 +94,7 @@ class Estimator {
   bool stopped_for_late_worker() const { return model_->stopped_for_late_worker(); }
 
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
+  // The loss is the mean that eval_loss says.
   // Cancelled if it was interrupted. If a loss is not finite, the error names the first tensor that is not: DataLoss
   // for a variable of the checkpoint that the run began with, else Internal.
   absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps,

@@ -10,8 +10,8 @@
 
 namespace official::train {
 
-// What the loss of an evaluation is the mean of: the batches' losses, as an Estimator's in TensorFlow, or the
-// examples', as that of a Keras model. They differ where a batch is smaller than others.
+// The loss of an evaluation is the mean over the batches' losses, as an Estimator's in TensorFlow, or over the
+// examples', as a Keras model's. They differ where a batch is smaller than others.
 enum class EvalLoss { kOverBatches, kOverExamples };
 
 // Evaluates one pass over the source: see Estimator::Evaluate.

@@ -1,5 +1,6 @@
 #include "utils/compute/cpu/team.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 #include <xmmintrin.h>
@@ -141,10 +142,13 @@ void Team::StartHelpers(int count, bool are_spares) {
   std::atomic<uint32_t>& loops = are_spares ? loops_with_spares_ : loops_;
   while (static_cast<int>(helpers_.size()) < count) {
     auto helper = std::make_unique<Helper>();
-    helper->thread = std::thread([this, number = static_cast<int>(helpers_.size()) + 1, id = &helper->id, &loops] {
-      *id = gettid();
-      Help(number, loops);
-    });
+    const char* const name = are_spares ? "spare" : "helper";  // in ps -T and top -H
+    helper->thread =
+        std::thread([this, number = static_cast<int>(helpers_.size()) + 1, id = &helper->id, name, &loops] {
+          pthread_setname_np(pthread_self(), name);
+          *id = gettid();
+          Help(number, loops);
+        });
     helpers_.push_back(std::move(helper));
     if (!are_spares) num_regular_ = static_cast<int>(helpers_.size());
   }

@@ -108,7 +108,7 @@ absl::StatusOr<std::string> FastestAlgorithm(const KernelSpec& spec) {
   std::vector<Clock::duration> best(candidates.size(), Clock::duration::max());
   std::vector<Clock::duration> worst(candidates.size(), Clock::duration::zero());
   const auto are_close = [&] { return best[1] > best[0] * 8 / 10 && best[1] < best[0]; };
-  // Each run of one was much faster than each of the other.
+  // Each run of one was much faster than each of the other; Winograd's must be it by more (below).
   const auto are_far = [&] { return worst[1] < best[0] * 7 / 10 || worst[0] < best[1] * 8 / 10; };
   Clock::duration spent{};
   for (int round = 0; round < (are_close() ? kRoundsIfClose : kRounds); ++round) {
