@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -266,6 +267,24 @@ TEST_CASE("Shares may have shapes of their own, and count by what they hold") {
     CAPTURE(num_replicas);
     CHECK(train(num_replicas) == Approx(w).epsilon(1e-6));
   }
+}
+
+TEST_CASE("The loss of an evaluation is the mean over batches, as an Estimator's, or over examples") {
+  // Losses of 1, 1 and 16, whatever the weights are: batches of 1 and 16.
+  const InputFn input = [](data::Position) -> absl::StatusOr<data::BatchSourcePtr> {
+    Tensor x(DType::kFloat32, {3, 2}), y(DType::kFloat32, {3});
+    std::fill_n(x.data<float>(), 6, 0.0f);
+    const float labels[] = {1, 1, 4};
+    std::copy(std::begin(labels), std::end(labels), y.data<float>());
+    return data::Batches(data::TensorSlices({{"", x}}, {{"", y}}), {.batch_size = 2});
+  };
+  const auto estimator = MakeEstimator(Config());
+  REQUIRE(estimator->Train(Input(1), 1, {}).ok());
+  const auto loss_of = [](const EvalResults& results) {
+    return std::find_if(results.begin(), results.end(), [](const auto& r) { return r.first == "loss"; })->second;
+  };
+  CHECK(loss_of(estimator->Evaluate(input, std::nullopt).value()) == Approx(8.5));
+  CHECK(loss_of(estimator->Evaluate(input, std::nullopt, EvalLoss::kOverExamples).value()) == Approx(6));
 }
 
 }  // namespace
