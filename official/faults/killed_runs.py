@@ -15,6 +15,8 @@ class KilledRunsTest(harness.FaultTest):
     steps = 100  # of a whole run
     steps_per_save = 10
     kills = 10
+    restarts = 5  # at least, of runs that go on from a checkpoint
+    max_runs = 100  # for so many kills and restarts; a run of NCF may be over before it is killed
     # A run is killed after one of these numbers of steps, drawn at random.
     steps_before_kill: Sequence[int] = (0, 0, *range(30))
 
@@ -33,12 +35,14 @@ class KilledRunsTest(harness.FaultTest):
         self.assertEqual(outcome.code, 0, outcome.told)
 
         rng = random.Random(1)
-        reached, killed, restarts_above_0 = 0, 0, 0
-        while killed < self.kills:
+        reached, runs, killed, restarts = 0, 0, 0, 0
+        while killed < self.kills or restarts < self.restarts:
+            self.assertLess(runs, self.max_runs, f"{killed} kills and {restarts} restarts are too few to say anything")
+            runs += 1
             if reached == self.steps:
                 self.check_end(model_dir, whole, *flags)
-                model_dir, reached = self.folder / f"model after {killed}", 0
-            restarts_above_0 += reached > 0
+                model_dir, reached = self.folder / f"model of run {runs}", 0
+            restarts += reached > 0
             process = self.start(self.command(model_dir, *self.flags(), *flags))
             self.wait(process, model_dir, steps=rng.choice(self.steps_before_kill))
             time.sleep(rng.uniform(0, 0.05))
@@ -49,7 +53,6 @@ class KilledRunsTest(harness.FaultTest):
             step = harness.latest_step(model_dir)
             self.assertGreaterEqual(step, reached, f"the run went back to an earlier checkpoint\n{outcome.told}")
             reached = step
-        self.assertGreaterEqual(restarts_above_0, self.kills // 2, "too few restarts above step 0 to say anything")
         self.check_end(model_dir, whole, *flags)
 
     def wait(self, process: subprocess.Popen, model_dir: Path, steps: int) -> None:

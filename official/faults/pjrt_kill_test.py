@@ -14,6 +14,7 @@ class PjrtKillTest(KilledRunsTest):
     steps = 30
     steps_per_save = 5
     kills = 2
+    restarts = 1
     steps_before_kill = range(6, 12)
     plugin: Path
 
