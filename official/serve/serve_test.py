@@ -41,8 +41,10 @@ def floats(values: list[float]) -> list[float]:
     return list(struct.unpack(f"{len(values)}f", struct.pack(f"{len(values)}f", *values)))
 
 
-def wait_until_caught(pid: int, number: int) -> None:
-    """Until the process has a handler for the signal."""
+def wait_until_signals_stop(pid: int) -> None:
+    """Until the process takes signals as requests to stop: SIGUSR2 is the last one that it then has a handler for, and
+    has none before. (For SIGTERM it has one for a moment when it begins.)"""
+    number = signal.SIGUSR2
     end = time.monotonic() + ProgramTestCase.deadline
     while time.monotonic() < end:
         (caught,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:")]
@@ -450,7 +452,7 @@ class ServeTest(ProgramTestCase):
                 for _ in range(20):
                     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                     self.addCleanup(process.kill)
-                    wait_until_caught(process.pid, number)
+                    wait_until_signals_stop(process.pid)
                     process.send_signal(number)
                     stdout, stderr = process.communicate(timeout=self.deadline)
                     self.assertEqual(process.returncode, -number, stderr)
