@@ -50,34 +50,36 @@ std::optional<bool> AlwaysPatient() {
 
 thread_local Contention contention;
 
-// How long the calling thread should look for what it waits for.
-Clock::duration Patience(Clock::time_point now) {
+// How long the calling thread should look for what it waits for. Beside spare threads it is not at all: whatever time
+// of a core it takes, another of ours could work.
+Clock::duration Patience(Clock::time_point now, bool with_spares) {
   static const std::optional<bool> always = AlwaysPatient();
   if (always) return *always ? kPatience : kNoPatience;
+  if (with_spares) return Clock::duration::zero();
   return contention.Now(now) ? kPatienceAmongOthers : kPatience;
 }
 
 // Looks for a while; returns true if `value` is not `old` any more.
 template <typename T>
-bool LookFor(const std::atomic<T>& value, T old, Clock::time_point end) {
+bool LookFor(const Awaited<T>& value, T old, Clock::time_point end) {
   do {
     for (int i = 0; i < 32; ++i) {
-      if (value.load(std::memory_order_acquire) != old) return true;
+      if (value.load() != old) return true;
       _mm_pause();
     }
   } while (Clock::now() < end);
   return false;
 }
 
-// Returns when `value` is not `old` any more.
+// Returns when `value` is not `old` any more, or earlier.
 template <typename T>
-void WaitWhile(const std::atomic<T>& value, T old) {
+void WaitWhile(const Awaited<T>& value, T old, bool with_spares) {
   for (int i = 0; i < 64; ++i) {
-    if (value.load(std::memory_order_acquire) != old) return;
+    if (value.load() != old) return;
     _mm_pause();
   }
   const Clock::time_point now = Clock::now();
-  if (!LookFor(value, old, now + Patience(now))) value.wait(old, std::memory_order_acquire);
+  if (!LookFor(value, old, now + Patience(now, with_spares))) value.SleepWhile(old);
 }
 
 constexpr uint64_t kField = (1 << 20) - 1;
@@ -95,9 +97,9 @@ Team::Team() : shares_(new Share[kMostThreads]), typical_loop_(kLongLoop) {
 
 Team::~Team() {
   ending_ = true;
-  for (std::atomic<uint32_t>* const loops : {&loops_, &loops_with_spares_}) {
-    loops->fetch_add(1);
-    loops->notify_all();
+  for (Awaited<uint32_t>* const loops : {&loops_, &loops_with_spares_}) {
+    loops->Add(1);
+    loops->WakeAll();
   }
   for (const auto& helper : helpers_) helper->thread.join();
 }
@@ -115,22 +117,22 @@ void Team::Run(int parts, int threads, int most_threads, RunFunction run, void* 
   run_ = run;
   context_ = context;
   parts_ = parts;
-  done_.store(0, std::memory_order_relaxed);
+  done_.Reset(0);
   for (int thread = 0; thread < threads; ++thread) {
     const int begin = static_cast<int>(int64_t{parts} * thread / threads);
     const int end = static_cast<int>(int64_t{parts} * (thread + 1) / threads);
     shares_[thread].left.store(Packed(begin, end, threads), std::memory_order_release);
   }
-  loops_.fetch_add(1);
-  loops_.notify_all();
+  loops_.Add(1);
+  loops_.WakeAll();
   if (threads - 1 > num_regular_) {
-    loops_with_spares_.fetch_add(1);
-    loops_with_spares_.notify_all();
+    loops_with_spares_.Add(1);
+    loops_with_spares_.WakeAll();
   }
   WorkOn(0);
-  for (int done = done_.load(std::memory_order_acquire); done != parts; done = done_.load(std::memory_order_acquire)) {
+  for (int done = done_.load(); done != parts; done = done_.load()) {
     if (is_contended_ && !uses_spares_) LendCore(done);
-    WaitWhile(done_, done);
+    WaitWhile(done_, done, uses_spares_);
   }
   if (is_timed) Remember(Clock::now() - began);
 }
@@ -139,7 +141,7 @@ void Team::StartHelpers(int count, bool are_spares) {
   if (static_cast<int>(helpers_.size()) < count) helpers_.reserve(count);  // no thread is without a place
   // Where spares have started, what comes later wakes with them.
   are_spares = are_spares || num_regular_ < static_cast<int>(helpers_.size());
-  std::atomic<uint32_t>& loops = are_spares ? loops_with_spares_ : loops_;
+  Awaited<uint32_t>& loops = are_spares ? loops_with_spares_ : loops_;
   while (static_cast<int>(helpers_.size()) < count) {
     auto helper = std::make_unique<Helper>();
     const char* const name = are_spares ? "spare" : "helper";  // in ps -T and top -H
@@ -226,21 +228,21 @@ void Team::LendCore(int done) {
     lent = lent || helper.borrows;
   }
   if (!lent) return;
-  done_.wait(done, std::memory_order_acquire);
+  done_.SleepWhile(done);
   for (const auto& helper : helpers_) {
     if (helper->borrows) KeepOff(*helper, sched_getcpu());
   }
 }
 
 void Team::Barrier() {
-  const uint32_t passed = barriers_.load(std::memory_order_acquire);
+  const uint32_t passed = barriers_.load();
   if (at_barrier_.fetch_add(1, std::memory_order_acq_rel) + 1 == parts_) {
     at_barrier_.store(0, std::memory_order_relaxed);
-    barriers_.fetch_add(1);
-    barriers_.notify_all();
+    barriers_.Add(1);
+    barriers_.WakeAll();
     return;
   }
-  while (barriers_.load(std::memory_order_acquire) == passed) WaitWhile(barriers_, passed);
+  while (barriers_.load() == passed) WaitWhile(barriers_, passed, uses_spares_);
 }
 
 int Team::Take(Share& share, int taker, bool first) {
@@ -274,14 +276,14 @@ void Team::WorkOn(int thread) {
   shares_[thread].works.store(false, std::memory_order_relaxed);
   place = {};
   const int parts = parts_;
-  if (done_.fetch_add(done, std::memory_order_acq_rel) + done == parts && thread > 0) done_.notify_one();
+  if (done_.Add(done) == parts && thread > 0) done_.WakeOne();
 }
 
-void Team::Help(int thread, std::atomic<uint32_t>& loops) {
+void Team::Help(int thread, Awaited<uint32_t>& loops) {
   FlushDenormals();
   Share& share = shares_[thread];
   for (;;) {
-    const uint32_t seen = loops.load(std::memory_order_acquire);
+    const uint32_t seen = loops.load();
     if (ending_) return;  // after the load: the owner counts a loop when it has set this
     const bool contended = contention.Now(Clock::now()), crowded = contention.Waiting() > kCrowded;
     if (contended != share.contended || crowded != share.crowded) {
@@ -290,7 +292,7 @@ void Team::Help(int thread, std::atomic<uint32_t>& loops) {
       contention_changes_.fetch_add(1, std::memory_order_release);
     }
     WorkOn(thread);
-    WaitWhile(loops, seen);
+    WaitWhile(loops, seen, uses_spares_);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "utils/compute/cpu/affinity.h"
+#include "utils/compute/cpu/awaited.h"
 
 namespace official::compute {
 
@@ -85,20 +86,22 @@ class Team {
   void WorkOn(int thread);
   // Takes a part of this share, its first or its last one; -1: there is none, or thread `taker` is one too many now.
   static int Take(Share& share, int taker, bool first);
-  void Help(int thread, std::atomic<uint32_t>& loops);
+  void Help(int thread, Awaited<uint32_t>& loops);
 
   const std::unique_ptr<Share[]> shares_;
   // Of the loop: who holds a part of it may read them. Who does not may find the next loop's.
   RunFunction run_ = nullptr;
   void* context_ = nullptr;
   int parts_ = 0;
-  alignas(64) std::atomic<uint32_t> loops_ = 0;  // that have begun
-  std::atomic<uint32_t> loops_with_spares_ = 0;
-  alignas(64) std::atomic<int> done_ = 0;  // parts of the loop that are done
+  alignas(64) Awaited<uint32_t> loops_;  // that have begun
+  Awaited<uint32_t> loops_with_spares_;
+  alignas(64) Awaited<int> done_;  // parts of the loop that are done
   alignas(64) std::atomic<int> at_barrier_ = 0;
-  std::atomic<uint32_t> barriers_ = 0;  // that all have passed
+  Awaited<uint32_t> barriers_;  // that all have passed
   std::atomic<bool> ending_ = false;
   std::atomic<uint32_t> contention_changes_ = 0;  // of helpers
+  // No helper is kept off a core then, and who waits sleeps at once. The owner changes it between loops.
+  std::atomic<bool> uses_spares_ = false;
   // Only the owner uses these.
   std::vector<std::unique_ptr<Helper>> helpers_;
   int num_regular_ = 0;  // helpers; the others are spares
@@ -106,7 +109,6 @@ class Team {
   bool is_contended_ = false;  // the core of a helper
   bool is_crowded_ = false;    // those of half of the helpers
   int processor_ = -1;
-  bool uses_spares_ = false;  // no helper is kept off a core then
   Clock::time_point spares_until_;
   Clock::duration spares_stay_{};
   Clock::duration typical_loop_;  // half of the loops beside other work take longer
