@@ -121,10 +121,16 @@ absl::StatusOr<std::string> AnswerOf(const Program& program, const CommandLine& 
 // A crash says where.
 void InstallCrashHandler(const char* program) {
   absl::InitializeSymbolizer(program);
+  // SIGTERM is no crash, and waits while Abseil's handler would take it for one.
   struct sigaction terminate;
   sigaction(SIGTERM, nullptr, &terminate);
+  sigset_t only_terminate, before;
+  sigemptyset(&only_terminate);
+  sigaddset(&only_terminate, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &only_terminate, &before);
   absl::InstallFailureSignalHandler({});
-  sigaction(SIGTERM, &terminate, nullptr);  // that is no crash
+  sigaction(SIGTERM, &terminate, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   for (const int signal : {SIGSEGV, SIGILL, SIGFPE, SIGABRT, SIGBUS}) {
     sigaction(signal, nullptr, &print_stack);
     struct sigaction action = print_stack;
