@@ -50,8 +50,8 @@ std::optional<bool> AlwaysPatient() {
 
 thread_local Contention contention;
 
-// How long the calling thread should look for what it waits for. Beside spare threads it is not at all: whatever time
-// of a core it takes, another of ours could work.
+// How long the calling thread should look for what it waits for. Not at all beside spare threads, which could work in
+// that time.
 Clock::duration Patience(Clock::time_point now, bool with_spares) {
   static const std::optional<bool> always = AlwaysPatient();
   if (always) return *always ? kPatience : kNoPatience;
