@@ -19,13 +19,13 @@ class Call {
  public:
   // What was sent leaves this process before, if the other side takes it within some seconds.
   virtual ~Call() = default;
-  // Sends a message, after those that were sent before. It does not wait. Unavailable, with the reason, once the other
-  // side is lost or has ended the call.
+  // Sends a message, after those that were sent before. It does not wait. Once the other side is lost, has ended the
+  // call or refuses it: the error that Receive returns.
   virtual absl::Status Send(const std::vector<std::string>& message) = 0;
   // Returns true if the other side takes messages more slowly than they are sent: it is better to wait.
   virtual bool IsFull() = 0;
   // Returns the next message; DeadlineExceeded if there is none in time. Unavailable, with the reason, if the other
-  // side is lost or has ended the call, InvalidArgument if it refuses this one.
+  // side is lost or has ended the call; AlreadyExists if it has another client, InvalidArgument if it refuses this one.
   virtual absl::StatusOr<std::vector<std::string>> Receive(std::chrono::milliseconds timeout) = 0;
 };
 

@@ -113,6 +113,7 @@ TEST_CASE("A client during the call of another one is refused") {
   const absl::Status refused = second->Receive(kLong).status();
   CHECK(absl::IsAlreadyExists(refused));
   CHECK_THAT(std::string(refused.message()), Contains("runs a task of another client"));
+  CHECK(second->Send({"too late"}) == refused);
   REQUIRE(client->Send({"still here"}).ok());
   CHECK(server->Receive(kLong).value() == Message{"still here"});
 }

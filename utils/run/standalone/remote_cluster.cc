@@ -185,8 +185,9 @@ class Client {
                                                           .connect = connect_,
                                                           .gives_up = [this] { return gives_up_.load(); }}));
     const std::string name = absl::StrCat(ServerOf(task), " at ", task.address);
-    RETURN_IF_ERROR(task.call->Send(PackJob(job_)));
-    const absl::StatusOr<Message> answer = task.call->Receive(connect_.start_timeout);
+    // A server that refuses the client says so before the job is sent, or after.
+    const absl::Status sent = task.call->Send(PackJob(job_));
+    const absl::StatusOr<Message> answer = sent.ok() ? task.call->Receive(connect_.start_timeout) : sent;
     if (absl::IsUnavailable(answer.status())) {
       return absl::UnavailableError(absl::StrCat(name, " was lost (", answer.status().message(), ")"));
     }
