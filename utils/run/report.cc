@@ -2,10 +2,22 @@
 
 #include <algorithm>
 
+#include "absl/strings/numbers.h"
 #include "utils/compute/core/check.h"
 #include "utils/logs/events.h"
 
 namespace official::run {
+namespace {
+
+// The number with a float's fewest digits, if it is a float: 0.9892, not 0.9891999959945679.
+double Shortest(double value) {
+  const auto narrow = static_cast<float>(value);
+  double shortest = value;
+  if (static_cast<double>(narrow) == value && absl::SimpleAtod(logs::FormatFloat(narrow), &shortest)) return shortest;
+  return value;
+}
+
+}  // namespace
 
 void PrintEvaluation(bool json, const train::EvalResults& results, std::ostream& out) {
   logs::Json::Object object;
@@ -14,7 +26,7 @@ void PrintEvaluation(bool json, const train::EvalResults& results, std::ostream&
     if (name == "global_step") {
       object.emplace_back(name, static_cast<int64_t>(value));
     } else {
-      object.emplace_back(name, value);
+      object.emplace_back(name, json ? value : Shortest(value));
     }
   }
   if (json) {
