@@ -32,6 +32,9 @@ namespace {
 // for all of them costs little.
 constexpr int64_t kEvalBatchSize = 1 << 20;
 
+// Of the negatives that an evaluation draws: with every --seed it ranks the same items, in training and afterwards.
+constexpr uint64_t kEvalSeed = 1;
+
 // What a run is trained on, kept for as long as it lasts.
 struct NcfData {
   LoadedRatings loaded;
@@ -92,7 +95,7 @@ absl::StatusOr<NcfDataPtr> LoadData(const NcfConfig& config) {
   ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
   ASSIGN_OR_RETURN(EvalData eval, MakeEvalData(loaded.ratings, {.num_negatives = config.num_eval_negatives,
                                                                 .with_replacement = config.ml_perf,
-                                                                .seed = config.train.seed}));
+                                                                .seed = kEvalSeed}));
   if (!eval.note.empty()) {
     LOG(WARNING) << eval.note << "; --num_eval_negatives chooses another number";
   }
