@@ -240,6 +240,7 @@ class FlagsTest(unittest.TestCase):
                 files = {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*")}
                 items = {item["item"]: item for item in self.rehearse(name, model_dir, *flags, "--dry_run", "--eval_only")}
                 self.assertNotIn("training step", items)
+                self.assertTrue(items["run"]["message"].startswith("one evaluation, batch "), items)
                 self.assertEqual(items["variables"]["message"], f"resumed from {model_dir}/model.ckpt-2")
                 items = {item["item"]: item for item in self.rehearse(name, model_dir, *flags, "--dry_run", "--clean")}
                 self.assertEqual(items["variables"]["message"], "fresh")

@@ -60,30 +60,34 @@ absl::StatusOr<NamedClasses> FindClasses(DatasetName dataset, const std::string&
 }
 
 struct Sets {
-  // Augmented under the run's seed, which is known only when its checkpoint is read.
+  // Augmented under the run's seed, which is known only when its checkpoint is read. Null where it is not read.
   std::function<data::DatasetPtr(uint64_t seed)> train;
   data::DatasetPtr test;
-  int64_t num_train_examples = 0;
-  std::string fingerprint;  // of the training set
+  int64_t num_train_examples = 0;  // those of the published set where the own is not read
+  std::string fingerprint;         // of the training set
 };
 
-absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config) {
-  ASSIGN_OR_RETURN(const Cifar10Split train, LoadCifar10(config.base.data_dir, Cifar10Part::kTrain));
+absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config, bool reads_train) {
+  Sets sets;
+  sets.num_train_examples = InfoOf(DatasetName::kCifar10).num_train_examples;
+  if (reads_train) {
+    ASSIGN_OR_RETURN(const Cifar10Split train, LoadCifar10(config.base.data_dir, Cifar10Part::kTrain));
+    data::Fingerprint fingerprint;
+    fingerprint.AddContent(train.labels.raw_data(), train.labels.num_bytes());
+    fingerprint.AddContent(train.images.raw_data(), train.images.num_bytes());
+    sets.num_train_examples = train.labels.num_elements();
+    sets.fingerprint = fingerprint.ToString(sets.num_train_examples);
+    sets.train = [train, augment = config.base.augment](uint64_t seed) { return Cifar10Dataset(train, augment, seed); };
+  }
   ASSIGN_OR_RETURN(const Cifar10Split test, LoadCifar10(config.base.data_dir, Cifar10Part::kTest));
-  data::Fingerprint fingerprint;
-  fingerprint.AddContent(train.labels.raw_data(), train.labels.num_bytes());
-  fingerprint.AddContent(train.images.raw_data(), train.images.num_bytes());
-  const int64_t num_examples = train.labels.num_elements();
-  return Sets{[train, augment = config.base.augment](uint64_t seed) { return Cifar10Dataset(train, augment, seed); },
-              Cifar10Dataset(test, /*augment=*/false, /*seed=*/0), num_examples, fingerprint.ToString(num_examples)};
+  sets.test = Cifar10Dataset(test, /*augment=*/false, /*seed=*/0);
+  return sets;
 }
 
 // What is found out about the files is kept in `model_dir`, if there is one.
 absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, const std::string& model_dir, int num_classes,
-                                      const BadRecordsPtr& bad) {
+                                      bool reads_train, const BadRecordsPtr& bad) {
   const std::string& data_dir = config.base.data_dir;
-  ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir, bad));
-  ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
   const ImagenetOptions options = {.fast_jpeg = config.fast_jpeg, .num_classes = num_classes, .bad = bad};
   const auto dataset = [options](const ImagenetRecords& records, bool augment, uint64_t seed) {
     ImagenetOptions of_set = options;
@@ -91,11 +95,19 @@ absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, const std::str
     of_set.seed = seed;
     return ImagenetDataset(records, of_set);
   };
-  const data::DatasetPtr test_set = dataset(test, /*augment=*/false, /*seed=*/0);
-  data::Fingerprint fingerprint;
-  train->AddTo(fingerprint);
-  return Sets{[=, augment = config.base.augment](uint64_t seed) { return dataset(train, augment, seed); }, test_set,
-              train->num_records(), fingerprint.ToString(train->num_records())};
+  Sets sets;
+  sets.num_train_examples = InfoOf(DatasetName::kImagenet).num_train_examples;
+  if (reads_train) {
+    ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir, bad));
+    data::Fingerprint fingerprint;
+    train->AddTo(fingerprint);
+    sets.num_train_examples = train->num_records();
+    sets.fingerprint = fingerprint.ToString(sets.num_train_examples);
+    sets.train = [=, augment = config.base.augment](uint64_t seed) { return dataset(train, augment, seed); };
+  }
+  ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
+  sets.test = dataset(test, /*augment=*/false, /*seed=*/0);
+  return sets;
 }
 
 // The network for these classes: as many as the flag says, as have names, or as the data set has.
@@ -143,10 +155,10 @@ absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names)
 
 // Nothing with synthetic data.
 absl::StatusOr<Sets> LoadSets(const ResnetConfig& config, const std::string& model_dir, const ModelConfig& model,
-                              const BadRecordsPtr& bad) {
+                              bool reads_train, const BadRecordsPtr& bad) {
   if (config.performance.use_synthetic_data) return Sets();
-  return config.model.dataset == DatasetName::kCifar10 ? LoadCifar10Sets(config)
-                                                       : LoadImagenetSets(config, model_dir, NumClasses(model), bad);
+  if (config.model.dataset == DatasetName::kCifar10) return LoadCifar10Sets(config, reads_train);
+  return LoadImagenetSets(config, model_dir, NumClasses(model), reads_train, bad);
 }
 
 run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_size) {
@@ -160,27 +172,27 @@ run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_s
                                batch_size);
   }
   const int num_threads = config.performance.num_parallel_calls;
-  return run::Input{.dataset = std::string(info.title),
-                    .fingerprint = sets.fingerprint,
-                    .spec = SpecOf(config.model.dataset),
-                    .num_train_examples = sets.num_train_examples,
-                    .across_epochs = true,
-                    .train =
-                        [=, train = sets.train, shuffle = config.base.shuffle](const run::ReadOptions& read) {
-                          data::DatasetPtr examples = train(read.seed);
-                          if (shuffle) examples = data::Shuffle(std::move(examples), read.seed);
-                          return run::ReadAhead(std::move(examples), {.batch_size = batch_size,
-                                                                      .start = read.start,
-                                                                      .end_epoch = read.end_epoch,
-                                                                      .across_epochs = true,
-                                                                      .num_threads = num_threads,
-                                                                      .rows = read.rows});
-                        },
-                    .eval =
-                        [=, test = sets.test](const data::HeldRows& rows) {
-                          return run::ReadAhead(test,
-                                                {.batch_size = batch_size, .num_threads = num_threads, .rows = rows});
-                        }};
+  run::Input input = {.dataset = std::string(info.title),
+                      .fingerprint = sets.fingerprint,
+                      .spec = SpecOf(config.model.dataset),
+                      .num_train_examples = sets.num_train_examples,
+                      .across_epochs = true,
+                      .eval = [=, test = sets.test](const data::HeldRows& rows) {
+                        return run::ReadAhead(test,
+                                              {.batch_size = batch_size, .num_threads = num_threads, .rows = rows});
+                      }};
+  if (sets.train == nullptr) return input;
+  input.train = [=, train = sets.train, shuffle = config.base.shuffle](const run::ReadOptions& read) {
+    data::DatasetPtr examples = train(read.seed);
+    if (shuffle) examples = data::Shuffle(std::move(examples), read.seed);
+    return run::ReadAhead(std::move(examples), {.batch_size = batch_size,
+                                                .start = read.start,
+                                                .end_epoch = read.end_epoch,
+                                                .across_epochs = true,
+                                                .num_threads = num_threads,
+                                                .rows = read.rows});
+  };
+  return input;
 }
 
 // The network, with the learning rate of a batch size, whose epochs are those of the run.
@@ -230,7 +242,8 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
   const auto report_bad_records = absl::MakeCleanup([&] { bad->Report(); });
   ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, model_dir));
   ASSIGN_OR_RETURN(const ModelConfig model, ModelOf(config.model, classes));
-  ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, model_dir, model, bad));
+  const bool reads_train = run::ReadsTrainingData(config, session.get());
+  ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, model_dir, model, reads_train, bad));
   const auto training = [&](int batch_size) {
     run::Input input = InputOf(config, sets, batch_size);
     train::Model network = ResnetModel(WithSchedule(model, config, input, batch_size));

@@ -117,6 +117,14 @@ TEST_CASE("Training on CIFAR-10 learns, evaluates and leaves TensorFlow's files"
   evaluate.base.eval_only = true;
   const std::string again = Run(evaluate);
   CHECK(run::EvaluationsIn(again) == std::vector<std::string>{evaluations[1]});
+
+  // Without the training set, too.
+  const std::string directory = absl::StrCat(config.base.data_dir, "/", kCifar10Folder);
+  for (int i = 1; i <= 5; ++i) std::filesystem::remove(absl::StrCat(directory, "/data_batch_", i, ".bin"));
+  CHECK(run::EvaluationsIn(Run(evaluate)) == std::vector<std::string>{evaluations[1]});
+  evaluate.base.overfit_batches = 1;  // which evaluates on it
+  CHECK_THAT(std::string(RunStatus(evaluate).message()), Contains("data_batch_1.bin"));
+  evaluate.base.overfit_batches.reset();
   evaluate.train.model_dir = NewDirectory("model");
   CHECK(absl::IsNotFound(RunStatus(evaluate)));
 }

@@ -139,17 +139,20 @@ absl::StatusOr<TranslationsPtr> OpenPairs(const TransformerConfig& config, Trans
 
 // Null with synthetic data.
 struct Pairs {
-  TranslationsPtr train, dev;
+  TranslationsPtr train;  // null where it is not read
+  TranslationsPtr dev;
 };
 
-absl::StatusOr<Pairs> LoadPairs(const TransformerConfig& config) {
+absl::StatusOr<Pairs> LoadPairs(const TransformerConfig& config, bool reads_train) {
   Pairs pairs;
   if (config.performance.use_synthetic_data) return pairs;
   data::BadRecords bad(config.skip_bad_records);
-  ASSIGN_OR_RETURN(pairs.train, OpenPairs(config, TranslationPart::kTrain, bad));
+  if (reads_train) {
+    ASSIGN_OR_RETURN(pairs.train, OpenPairs(config, TranslationPart::kTrain, bad));
+  }
   ASSIGN_OR_RETURN(pairs.dev, OpenPairs(config, TranslationPart::kEval, bad));
   bad.Report();
-  if (pairs.train->num_too_long() > 0) {
+  if (reads_train && pairs.train->num_too_long() > 0) {
     LOG(INFO) << "left out " << pairs.train->num_too_long() << " pairs longer than " << config.params.max_length
               << " ids";
   }
@@ -166,30 +169,30 @@ absl::StatusOr<run::Input> InputOf(const TransformerConfig& config, const Pairs&
     ASSIGN_OR_RETURN(data::BatchSourcePtr source, TranslationBatches(pairs, options));
     return data::Prefetch(std::move(source), /*depth=*/2);
   };
-  return run::Input{.dataset = "translations",
-                    .fingerprint = train->fingerprint(),
-                    .spec = SpecOf(config.params.max_length),
-                    .num_train_examples = train->num_examples(),
-                    .steps_per_epoch = StepsPerEpoch(*train, buckets, config.static_batch, batch_size),
-                    .train =
-                        [=, shuffle = config.base.shuffle](const run::ReadOptions& read) {
-                          TranslationBatchOptions of_train = options;
-                          of_train.shuffle = shuffle;
-                          of_train.seed = read.seed;
-                          of_train.start = read.start;
-                          of_train.end_epoch = read.end_epoch;
-                          of_train.rows = read.rows;
-                          return batches(train, of_train);
-                        },
-                    // As many ids as any batch has, in sentences whose attention takes most.
-                    .largest_batch = BatchesOfLength(config.params.max_length, batch_size / config.params.max_length),
-                    .eval =
-                        [=](const data::HeldRows& rows) {
-                          TranslationBatchOptions of_dev = options;
-                          of_dev.shuffle = false;
-                          of_dev.rows = rows;
-                          return batches(dev, of_dev);
-                        }};
+  run::Input input = {.dataset = "translations",
+                      .spec = SpecOf(config.params.max_length),
+                      // As many ids as any batch has, in sentences whose attention takes most.
+                      .largest_batch = BatchesOfLength(config.params.max_length, batch_size / config.params.max_length),
+                      .eval = [=](const data::HeldRows& rows) {
+                        TranslationBatchOptions of_dev = options;
+                        of_dev.shuffle = false;
+                        of_dev.rows = rows;
+                        return batches(dev, of_dev);
+                      }};
+  if (train == nullptr) return input;
+  input.fingerprint = train->fingerprint();
+  input.num_train_examples = train->num_examples();
+  input.steps_per_epoch = StepsPerEpoch(*train, buckets, config.static_batch, batch_size);
+  input.train = [=, shuffle = config.base.shuffle](const run::ReadOptions& read) {
+    TranslationBatchOptions of_train = options;
+    of_train.shuffle = shuffle;
+    of_train.seed = read.seed;
+    of_train.start = read.start;
+    of_train.end_epoch = read.end_epoch;
+    of_train.rows = read.rows;
+    return batches(train, of_train);
+  };
+  return input;
 }
 
 // The evaluation by BLEU; nullptr without --bleu_source. A vocabulary that does not go with the network is an error.
@@ -250,7 +253,7 @@ absl::Status RunTransformer(const TransformerConfig& given, std::ostream& result
                    OpenBleu(config, session == nullptr ? "" : session->evaluation_dir()));
   const bool has_data = !config.performance.use_synthetic_data;
   ASSIGN_OR_RETURN(const auto vocabulary, FindVocabulary(config.vocab_file, has_data ? config.base.data_dir : ""));
-  ASSIGN_OR_RETURN(const Pairs pairs, LoadPairs(config));
+  ASSIGN_OR_RETURN(const Pairs pairs, LoadPairs(config, run::ReadsTrainingData(config, session.get())));
   const auto training = [&](int batch_size) -> absl::StatusOr<run::Training> {
     ASSIGN_OR_RETURN(run::Input input, InputOf(config, pairs, batch_size));
     return run::Training{TransformerModel(config.params), std::move(input)};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -382,6 +383,8 @@ TEST_CASE("--eval_only gives what the training's evaluation gave, BLEU included"
   const std::string trained = Run(config);
   CHECK_THAT(trained, Contains("bleu_uncased"));
   config.base.eval_only = true;
+  CHECK(Evaluations(Run(config)) == Evaluations(trained));
+  REQUIRE(std::filesystem::remove(config.base.data_dir + "/wmt32k-train-00001-of-00001"));
   CHECK(Evaluations(Run(config)) == Evaluations(trained));
 }
 

@@ -37,8 +37,9 @@ struct Input {
   bool across_epochs = false;  // true if a batch may continue into the next epoch of the same train call
   // The number of steps of an epoch, where it does not follow from --batch_size.
   std::optional<int64_t> steps_per_epoch = std::nullopt;
-  // Returns batches of the training set from `start` to the end of epoch `end_epoch` - 1.
-  std::function<absl::StatusOr<data::BatchSourcePtr>(const ReadOptions& options)> train;
+  // Returns batches of the training set from `start` to the end of epoch `end_epoch` - 1. Null where the training set
+  // is not read (ReadsTrainingData of session.h).
+  std::function<absl::StatusOr<data::BatchSourcePtr>(const ReadOptions& options)> train = nullptr;
   int64_t num_kept_batches = 0;  // that stay in memory while `train` or `eval` is read
   // Unset where all batches have the same shape.
   std::optional<train::LargestBatches> largest_batch = std::nullopt;

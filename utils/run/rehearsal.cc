@@ -110,7 +110,10 @@ class Trial {
 
   absl::Status DryRun(train::Model model, const SessionOptions& options) {
     RETURN_IF_ERROR(CheckDirectories());
-    Tell("run", absl::StrCat(StepsOfRun(config_, input_, options), " steps in all, batch ", config_.base.batch_size));
+    Tell("run",
+         absl::StrCat(config_.base.eval_only ? std::string("one evaluation")
+                                             : absl::StrCat(StepsOfRun(config_, input_, options), " steps in all"),
+                      ", batch ", config_.base.batch_size));
     RETURN_IF_ERROR(Open(std::move(model), options));
     const train::Schedule schedule = ScheduleOf(config_, options);
     const train::EpochSize epoch = EpochOf(config_, input_);

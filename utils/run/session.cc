@@ -487,6 +487,12 @@ absl::Status Session::Export(const std::map<std::string, std::string>& extra_fil
   return absl::OkStatus();
 }
 
+bool ReadsTrainingData(const Config& config, const Session* session) {
+  const bool only_evaluates =
+      session != nullptr ? session->only_evaluates() : config.base.eval_only && config.rehearsal == Rehearsal::kDryRun;
+  return !only_evaluates || config.base.overfit_batches || config.base.batch_size == 0;
+}
+
 absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& config, train::Model model,
                                                               std::vector<train::RunFact> facts) {
   RETURN_IF_ERROR(CheckAlone(config, "a prediction"));

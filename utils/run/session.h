@@ -96,6 +96,8 @@ class Session {
   std::string model_dir() const { return is_chief() ? config_.train.model_dir : ""; }
   // --model_dir for who records evaluations there, the chief or an evaluator; empty for others.
   std::string evaluation_dir() const { return is_chief() || follower_ ? config_.train.model_dir : ""; }
+  // True for a process that trains nothing.
+  bool only_evaluates() const { return config_.base.eval_only || follower_; }
 
   // Takes the batch size of `chosen`, in place of that of Open, which was left to be chosen; before Begin.
   void SetBatchSize(const Config& chosen);
@@ -139,8 +141,6 @@ class Session {
   absl::Status Lock();
   // Waits for a checkpoint and takes the directory of evaluations.
   absl::Status BeginToFollow();
-  // True for a process that trains nothing.
-  bool only_evaluates() const { return config_.base.eval_only || follower_; }
   // True for a worker beside an evaluator.
   bool leaves_evaluations() const { return cluster_.has_evaluator && !only_evaluates(); }
   // Checks that all workers have the same data.
@@ -188,6 +188,11 @@ class Session {
   std::optional<BestEvaluations> best_evaluations_;  // of the chief, with the flags for them
   std::string why_stop_;                             // of --early_stop; empty: the training goes on
 };
+
+// Returns false if a run reads nothing of the training data, which then need not be there: --eval_only, and an
+// evaluator, unless --overfit_batches evaluates on them or --batch_size=auto tries sizes on them. `session` is null for
+// a rehearsal.
+bool ReadsTrainingData(const Config& config, const Session* session);
 
 // Returns what was trained in --model_dir, on one device, to predict with; nothing is written. `facts` are compared
 // with those of its training.

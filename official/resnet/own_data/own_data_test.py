@@ -5,6 +5,7 @@ Usage: MODULE RESNET_MAIN IMAGENET_TO_TFRECORDS_MAIN DATA_CHECK [unittest argume
 
 import json
 import random
+import shutil
 import struct
 import subprocess
 import unittest
@@ -125,6 +126,11 @@ class OwnDataTest(ProgramTestCase):
         evaluation, end = map(json.loads, evaluated.stdout.splitlines())
         self.assertEqual(evaluation, results, evaluated.stderr)
         self.assertEqual(end, {"event": "end", "status": "finished", "global_step": 6})
+        validation = self.folder / "validation"
+        validation.mkdir()
+        shutil.copy(self.records / "validation-00000-of-00001", validation)
+        evaluated = self.resnet(f"--data_dir={validation}", f"--model_dir={self.model_dir}", "--eval_only")
+        self.assertEqual(json.loads(evaluated.stdout.splitlines()[0]), results, evaluated.stderr)
 
         pictures = [self.photos / name / f"{name} 3.png" for name in CLASSES]
         predicted = self.resnet(f"--model_dir={self.model_dir}", f"--predict={','.join(map(str, pictures))}")
