@@ -149,10 +149,15 @@ def cuda_shared_object(name, exports, version_script, deps, **kwargs):
 def _cuda_build_info_impl(ctx):
     headers = depset(transitive = [dep[CcInfo].compilation_context.headers for dep in ctx.attr.deps])
 
-    # What CUDA kernels share among themselves is the library's own affair.
-    shared = sorted([h.path for h in headers.to_list() if not h.path.startswith("utils/compute/cuda/")])
+    # What CUDA kernels share among themselves is the library's own affair, and precompiled headers say nothing new.
+    by_path = {
+        header.path: header
+        for header in headers.to_list()
+        if not header.path.startswith("utils/compute/cuda/") and header.extension != "gch"
+    }
+    shared = [by_path[path] for path in sorted(by_path)]
     ctx.actions.run_shell(
-        inputs = headers,
+        inputs = shared,
         outputs = [ctx.outputs.out],
         command = """
 digest=$(cat "$@" | sha256sum | cut -c1-16)
