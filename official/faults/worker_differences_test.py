@@ -9,6 +9,7 @@ from official.faults import harness, workers
 from official.faults.programs import PROGRAMS
 
 WORKERS = 3
+FLAGS = (workers.AS_MANY_REPLICAS, "--max_train_steps=2")  # of all workers
 LIBRARY = "utils/distribute/grpc/libofficial_cluster.so"
 SAME = "start all workers with the same program and flags"
 
@@ -31,7 +32,7 @@ class WorkerDifferencesTest(workers.WorkersCase):
             if i in commands_of:
                 processes.append(self.start(commands_of[i], env={**os.environ, "TF_CONFIG": config}))
                 continue
-            flags = (workers.AS_MANY_REPLICAS, "--max_train_steps=2", *flags_of.get(i, ()))
+            flags = (*FLAGS, *flags_of.get(i, ()))
             processes.append(self.start_worker(self.folder / "model", i, config, *flags, prefix=prefix_of.get(i, ())))
         return [self.finish(process) for process in processes]
 
@@ -105,7 +106,7 @@ class WorkerDifferencesTest(workers.WorkersCase):
         program = folder / binary.name
         program.write_bytes(after)
         program.chmod(0o755)
-        return [str(program), *self.command("/dev/null/none", "--batch_size=8", workers.AS_MANY_REPLICAS)[1:]]
+        return [str(program), *self.command("/dev/null/none", "--batch_size=8", *FLAGS)[1:]]
 
     def test_the_build(self) -> None:
         # Programs that tests build do not know their commit.
