@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -48,6 +50,69 @@ struct FeedSlot {
   int feed, step, input;
 };
 
+// The buffers of the values that a program computes, and of its scratch memory.
+struct Buffers {
+  std::vector<BufferRequest> requests;
+  absl::flat_hash_map<Value, int> of_output;  // the request that holds it
+  std::vector<int> of_scratch;                // of each step; -1: it has none
+};
+
+// Returns the last step that reads each base. Fetched values live to the end.
+absl::flat_hash_map<Value, int> LastUses(const std::vector<Step>& steps, const std::vector<Value>& fetches) {
+  const int num_steps = static_cast<int>(steps.size());
+  absl::flat_hash_map<Value, int> last_use;
+  for (int s = 0; s < num_steps; ++s) {
+    for (const Value& v : steps[s].node->inputs()) last_use[Base(v)] = s;
+  }
+  for (const Value& v : fetches) last_use[Base(v)] = num_steps;
+  return last_use;
+}
+
+// Returns the request of an input of step `s` whose buffer output `i` may take: the kernel works in place, and nothing
+// else reads the input, in this step or later.
+std::optional<int> RequestToTake(const Step& step, int s, int i, const Buffers& buffers,
+                                 const absl::flat_hash_map<Value, int>& last_use) {
+  const Node& node = *step.node;
+  std::vector<std::pair<int, int>> pairs = step.def->in_place;
+  if (step.def->each_in_place) pairs = {{i, i}};
+  for (const auto& [out, in] : pairs) {
+    if (out != i || in >= node.num_inputs()) continue;
+    const Value input = node.input(in), base = Base(input), output = node.output(i);
+    const auto it = buffers.of_output.find(base);
+    if (it == buffers.of_output.end() || last_use.at(base) != s || buffers.requests[it->second].last_step > s) continue;
+    if (input.type().num_bytes() != output.type().num_bytes() || input.dtype() != output.dtype()) continue;
+    const auto inputs = node.inputs();
+    if (std::count_if(inputs.begin(), inputs.end(), [&](const Value& v) { return Base(v) == base; }) == 1) {
+      return it->second;
+    }
+  }
+  return std::nullopt;
+}
+
+Buffers RequestBuffers(const std::vector<Step>& steps, const std::vector<Value>& fetches) {
+  const absl::flat_hash_map<Value, int> last_use = LastUses(steps, fetches);
+  Buffers buffers;
+  for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
+    const Node& node = *steps[s].node;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      const Value output = node.output(i);
+      const auto used = last_use.find(output);
+      const int last = used == last_use.end() ? s : used->second;
+      if (const std::optional<int> taken = RequestToTake(steps[s], s, i, buffers, last_use)) {
+        buffers.requests[*taken].last_step = last;
+        buffers.of_output[output] = *taken;
+      } else {
+        buffers.of_output[output] = static_cast<int>(buffers.requests.size());
+        buffers.requests.push_back({output.type().num_bytes(), s, last});
+      }
+    }
+    const int64_t scratch_bytes = steps[s].kernel.scratch_bytes;
+    buffers.of_scratch.push_back(scratch_bytes > 0 ? static_cast<int>(buffers.requests.size()) : -1);
+    if (scratch_bytes > 0) buffers.requests.push_back({scratch_bytes, s, s});
+  }
+  return buffers;
+}
+
 }  // namespace
 
 struct Program::Plan {
@@ -71,8 +136,12 @@ struct Program::Plan {
 
   // Internal if another device could update a variable that devices share while a step of this one still reads it.
   absl::Status CheckReadsOfShared() const;
+  // Gives all that steps read and write its address.
   absl::Status Place(VariableStore& variables);
   absl::Status PlaceFixed(VariableStore& variables);
+  // Returns an address for each request: in the arena or, on a device that checks memory or has no addresses, of a
+  // buffer of its own.
+  absl::StatusOr<std::vector<void*>> Allocate(const std::vector<BufferRequest>& requests);
   // Follows the arena to where it has moved.
   void FollowArena();
   const void* AddressOf(Value v) const;
@@ -136,73 +205,30 @@ absl::Status Program::Plan::CheckReadsOfShared() const {
   return absl::OkStatus();
 }
 
-absl::Status Program::Plan::Place(VariableStore& variables) {
-  RETURN_IF_ERROR(PlaceFixed(variables));
-  const int num_steps = static_cast<int>(steps.size());
-  // Last step that reads each base; fetched values live to the end.
-  absl::flat_hash_map<Value, int> last_use;
-  for (int s = 0; s < num_steps; ++s) {
-    for (const Value& v : steps[s].node->inputs()) last_use[Base(v)] = s;
-  }
-  for (const Value& v : compiled.roots.fetches) last_use[Base(v)] = num_steps;
-
-  std::vector<BufferRequest> requests;
-  absl::flat_hash_map<Value, int> request_of;
-  std::vector<int> scratch_request(num_steps, -1);
-  for (int s = 0; s < num_steps; ++s) {
-    const Node& node = *steps[s].node;
-    for (int i = 0; i < node.num_outputs(); ++i) {
-      const Value output = node.output(i);
-      const int64_t bytes = output.type().num_bytes();
-      const auto used = last_use.find(output);
-      const int last = used == last_use.end() ? s : used->second;
-      // In place: the input's buffer lives on as the output.
-      bool shared = false;
-      std::vector<std::pair<int, int>> pairs = steps[s].def->in_place;
-      if (steps[s].def->each_in_place) pairs = {{i, i}};
-      for (const auto& [out, in] : pairs) {
-        if (out != i || in >= node.num_inputs()) continue;
-        const auto it = request_of.find(Base(node.input(in)));
-        if (it == request_of.end() || last_use[it->first] != s || node.input(in).type().num_bytes() != bytes ||
-            node.input(in).dtype() != output.dtype()) {
-          continue;
-        }
-        const int uses = std::count_if(node.inputs().begin(), node.inputs().end(),
-                                       [&](const Value& v) { return Base(v) == it->first; });
-        if (uses != 1 || requests[it->second].last_step > s) continue;
-        const int request = it->second;
-        requests[request].last_step = last;
-        request_of[output] = request;
-        shared = true;
-        break;
-      }
-      if (shared) continue;
-      request_of[output] = static_cast<int>(requests.size());
-      requests.push_back({bytes, s, last});
-    }
-    if (steps[s].kernel.scratch_bytes > 0) {
-      scratch_request[s] = static_cast<int>(requests.size());
-      requests.push_back({steps[s].kernel.scratch_bytes, s, s});
-    }
-  }
-
-  std::vector<void*> buffers;  // of the requests
+absl::StatusOr<std::vector<void*>> Program::Plan::Allocate(const std::vector<BufferRequest>& requests) {
+  std::vector<void*> buffers;
   if (device->checks_memory() || !device->has_addresses()) {
     for (const BufferRequest& request : requests) {
       ASSIGN_OR_RETURN(std::shared_ptr<void> buffer, device->Allocate(request.bytes));
       buffers.push_back(buffer.get());
       owned.push_back(std::move(buffer));
     }
-  } else {
-    const MemoryPlan plan = PlanMemory(requests);
-    arena_bytes = plan.arena_bytes;
-    RETURN_IF_ERROR(arena->Reserve(arena_bytes));
-    arena_address = arena->data();
-    for (const int64_t offset : plan.offsets) buffers.push_back(arena_address + offset);
+    return buffers;
   }
-  for (const auto& [value, request] : request_of) addresses[value] = buffers[request];
+  const MemoryPlan plan = PlanMemory(requests);
+  arena_bytes = plan.arena_bytes;
+  RETURN_IF_ERROR(arena->Reserve(arena_bytes));
+  arena_address = arena->data();
+  for (const int64_t offset : plan.offsets) buffers.push_back(arena_address + offset);
+  return buffers;
+}
 
-  for (int s = 0; s < num_steps; ++s) {
+absl::Status Program::Plan::Place(VariableStore& variables) {
+  RETURN_IF_ERROR(PlaceFixed(variables));
+  const Buffers buffers = RequestBuffers(steps, compiled.roots.fetches);
+  ASSIGN_OR_RETURN(const std::vector<void*> placed, Allocate(buffers.requests));
+  for (const auto& [value, request] : buffers.of_output) addresses[value] = placed[request];
+  for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
     Step& step = steps[s];
     for (int i = 0; i < step.node->num_inputs(); ++i) {
       const Value base = Base(step.node->input(i));
@@ -214,7 +240,7 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
       }
     }
     for (int i = 0; i < step.node->num_outputs(); ++i) step.outputs.push_back(addresses[step.node->output(i)]);
-    if (scratch_request[s] >= 0) step.scratch = buffers[scratch_request[s]];
+    if (buffers.of_scratch[s] >= 0) step.scratch = placed[buffers.of_scratch[s]];
   }
   return absl::OkStatus();
 }
