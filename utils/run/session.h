@@ -190,8 +190,8 @@ class Session {
 };
 
 // Returns false if a run reads nothing of the training data, which then need not be there: --eval_only, and an
-// evaluator, unless --overfit_batches evaluates on them or --batch_size=auto tries sizes on them. `session` is null for
-// a rehearsal.
+// evaluator, unless --overfit_batches evaluates on them, --batch_size=auto tries sizes on them or --print_schedule
+// counts their steps. `session` is null for a rehearsal.
 bool ReadsTrainingData(const Config& config, const Session* session);
 
 // Returns what was trained in --model_dir, on one device, to predict with; nothing is written. `facts` are compared
