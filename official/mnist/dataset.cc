@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/mnist/drawn_digits.h"
@@ -48,10 +49,12 @@ std::string FindFile(const std::string& directory, const char* name) {
   return "";
 }
 
-std::vector<MnistFile> MissingFiles(const std::string& directory) {
+// Of the files that `options` need, those that data_dir has not.
+std::vector<MnistFile> MissingFiles(const MnistOptions& options) {
   std::vector<MnistFile> missing;
   for (const MnistFile& file : kFiles) {
-    if (FindFile(directory, file.name).empty()) missing.push_back(file);
+    if (!options.reads_train && absl::StartsWith(file.name, "train")) continue;
+    if (FindFile(options.data_dir, file.name).empty()) missing.push_back(file);
   }
   return missing;
 }
@@ -86,23 +89,27 @@ absl::StatusOr<MnistSplit> ReadSplit(const std::string& directory, const std::st
   return split;
 }
 
-absl::StatusOr<MnistData> ReadMnist(const std::string& directory) {
+absl::StatusOr<MnistData> ReadMnist(const std::string& directory, bool reads_train) {
   auto test = std::async(std::launch::async, [&] { return ReadSplit(directory, "t10k"); });
   MnistData data;
-  ASSIGN_OR_RETURN(data.train, ReadSplit(directory, "train"));
+  if (reads_train) {
+    ASSIGN_OR_RETURN(data.train, ReadSplit(directory, "train"));
+  }
   ASSIGN_OR_RETURN(data.test, test.get());
   return data;
 }
 
-MnistData DrawMnist() {
+MnistData DrawMnist(bool draws_train) {
   constexpr uint64_t kSeed = 1;  // the data set is always the same one, whatever the seed of the training
   constexpr int64_t kTrain = 60000, kTest = 10000;
   const int num_threads = std::max(1u, std::thread::hardware_concurrency());
   const logs::TaskProgress progress({.title = "drawing digits"});
-  DrawnDigits train = DrawDigits(kSeed, 0, kTrain, num_threads);
-  DrawnDigits test = DrawDigits(kSeed, kTrain, kTest, num_threads);
   MnistData data;
-  data.train = {std::move(train.images), std::move(train.labels)};
+  if (draws_train) {
+    DrawnDigits train = DrawDigits(kSeed, 0, kTrain, num_threads);
+    data.train = MnistSplit{std::move(train.images), std::move(train.labels)};
+  }
+  DrawnDigits test = DrawDigits(kSeed, kTrain, kTest, num_threads);
   data.test = {std::move(test.images), std::move(test.labels)};
   data.drawn = true;
   return data;
@@ -110,7 +117,7 @@ MnistData DrawMnist() {
 
 // Downloads what is missing in data_dir; an error says what that is.
 absl::Status ObtainFiles(const MnistOptions& options) {
-  const std::vector<MnistFile> missing = MissingFiles(options.data_dir);
+  const std::vector<MnistFile> missing = MissingFiles(options);
   const absl::Status status = DownloadMnist(options);
   if (status.ok()) return status;
   return absl::Status(status.code(),
@@ -151,21 +158,22 @@ absl::Status CheckMnistLabel(const std::string& path, int64_t index, uint8_t lab
 
 absl::StatusOr<MnistData> LoadMnist(const MnistOptions& options) {
   const absl::Status status = ObtainFiles(options);
-  if (status.ok()) return ReadMnist(options.data_dir);
+  if (status.ok()) return ReadMnist(options.data_dir, options.reads_train);
   if (options.data_dir_given) {
     return absl::Status(status.code(),
                         absl::StrFormat("%s; `download_mnist_main %s` downloads them on a machine with a network, and "
                                         "--use_synthetic_data trains without them",
                                         status.message(), options.data_dir));
   }
-  MnistData data = DrawMnist();
-  data.note = absl::StrCat("training on digits drawn by this program: ", status.message());
+  MnistData data = DrawMnist(options.reads_train);
+  data.note = absl::StrCat(options.reads_train ? "training" : "evaluating",
+                           " on digits drawn by this program: ", status.message());
   return data;
 }
 
 absl::Status DownloadMnist(const MnistOptions& options) {
   std::vector<data::RemoteFile> remote_files;
-  for (const MnistFile& file : MissingFiles(options.data_dir)) {
+  for (const MnistFile& file : MissingFiles(options)) {
     data::RemoteFile remote = {.path = files::JoinPath(options.data_dir, file.name),
                                .urls = {},
                                .num_bytes = file.gz_num_bytes,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ struct MnistSplit {
 };
 
 struct MnistData {
-  MnistSplit train;
+  std::optional<MnistSplit> train;  // none where it is not read
   MnistSplit test;
   bool drawn = false;  // true if this program drew the digits (drawn_digits.h), since MNIST was not to be had
   std::string note;    // if drawn, the reason, one line for the user
@@ -27,6 +28,7 @@ struct MnistData {
 struct MnistOptions {
   std::string data_dir;
   bool data_dir_given = false;  // true if the user chose data_dir: then no other data will do
+  bool reads_train = true;      // false: only the two files of the test set are needed
   // Directories on the web that hold the gzipped files.
   std::vector<std::string> mirrors = {"https://storage.googleapis.com/cvdf-datasets/mnist",
                                       "https://ossci-datasets.s3.amazonaws.com/mnist"};
@@ -34,7 +36,7 @@ struct MnistOptions {
   std::string from_dir = "";
 };
 
-// Reads both splits from data_dir, where each of the four files lies plain or with .gz. Missing ones are downloaded
+// Reads the splits from data_dir, where each of their files lies plain or with .gz. Missing ones are downloaded
 // first. If that fails, returns an error that names the missing files and the reason (Unavailable) where data_dir was
 // given, else drawn digits. DataLoss if a file is not valid (ReadIdx), has another magic number or image size, if
 // images and labels differ in number, or a label is above 9.

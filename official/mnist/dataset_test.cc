@@ -65,9 +65,9 @@ class Fixture {
 
 TEST_CASE_METHOD(Fixture, "LoadMnist reads both splits") {
   const MnistData data = Load().value();
-  CHECK(data.train.images.shape() == Shape({3, 28, 28}));
-  CHECK(data.train.labels.dtype() == DType::kInt32);
-  CHECK(data.train.labels.data<int32_t>()[1] == 9);
+  CHECK(data.train->images.shape() == Shape({3, 28, 28}));
+  CHECK(data.train->labels.dtype() == DType::kInt32);
+  CHECK(data.train->labels.data<int32_t>()[1] == 9);
   CHECK(data.test.images.data<uint8_t>()[784] == 7);
   CHECK(data.test.labels.data<int32_t>()[1] == 2);
   CHECK_FALSE(data.drawn);
@@ -75,7 +75,7 @@ TEST_CASE_METHOD(Fixture, "LoadMnist reads both splits") {
 }
 
 TEST_CASE_METHOD(Fixture, "Examples are pixels divided by 255 as float32, and an int32 label") {
-  const data::DatasetPtr dataset = MnistDataset(Load().value().train);
+  const data::DatasetPtr dataset = MnistDataset(*Load().value().train);
   CHECK(dataset->num_examples() == 3);
   CHECK(dataset->spec().features == std::vector<data::Leaf>{{"", {DType::kFloat32, {784}}}});
   CHECK(dataset->spec().labels == std::vector<data::Leaf>{{"", {DType::kInt32, {}}}});
@@ -167,7 +167,7 @@ TEST_CASE_METHOD(Fixture, "Without a directory that was asked for, digits are dr
   CHECK(data.drawn);
   CHECK_THAT(data.note, Contains("drawn") && Contains("is missing t10k-labels-idx1-ubyte"));
   CHECK_THAT(data.note, !Contains("\n"));
-  CHECK(data.train.images.shape() == Shape({60000, 28, 28}));
+  CHECK(data.train->images.shape() == Shape({60000, 28, 28}));
   CHECK(data.test.labels.shape() == Shape({10000}));
 }
 
@@ -180,11 +180,11 @@ TEST_CASE("The real files, where there are some", "[mnist]") {
   const char* directory = std::getenv("OFFICIAL_MNIST_DIR");
   if (directory == nullptr) return;
   const MnistData data = LoadMnist({.data_dir = directory, .data_dir_given = true}).value();
-  const auto pixels = data.train.images.flat<uint8_t>();
+  const auto pixels = data.train->images.flat<uint8_t>();
   // The well-known mean of the training images is 0.1307.
   CHECK(std::accumulate(pixels.begin(), pixels.end(), int64_t{0}) / 255.0 / pixels.size() ==
         Approx(0.1307).margin(1e-4));
-  CHECK(data.train.labels.data<int32_t>()[0] == 5);
+  CHECK(data.train->labels.data<int32_t>()[0] == 5);
   CHECK(data.test.labels.data<int32_t>()[0] == 7);
   CHECK(data.test.images.shape() == Shape({10000, 28, 28}));
 }

@@ -24,7 +24,7 @@ namespace {
 
 using compute::DType;
 
-constexpr int64_t kTrainExamples = 60000, kTestExamples = 10000;  // of the synthetic data, as of MNIST
+constexpr int64_t kTrainExamples = 60000, kTestExamples = 10000;  // of MNIST
 
 data::ElementSpec MnistSpec() {
   return {.features = {{"", {DType::kFloat32, {kImageSize * kImageSize}}}}, .labels = {{"", {DType::kInt32, {}}}}};
@@ -38,10 +38,11 @@ std::string FingerprintOf(const MnistSplit& split) {
 }
 
 // Real or drawn digits; none with synthetic data.
-absl::StatusOr<MnistData> LoadData(const MnistConfig& config) {
+absl::StatusOr<MnistData> LoadData(const MnistConfig& config, bool reads_train) {
   if (config.performance.use_synthetic_data) return MnistData();
-  ASSIGN_OR_RETURN(MnistData data,
-                   LoadMnist({.data_dir = config.base.data_dir, .data_dir_given = config.base.data_dir_given}));
+  ASSIGN_OR_RETURN(MnistData data, LoadMnist({.data_dir = config.base.data_dir,
+                                              .data_dir_given = config.base.data_dir_given,
+                                              .reads_train = reads_train}));
   if (!data.note.empty()) {
     LOG(WARNING) << data.note;
   }
@@ -56,20 +57,22 @@ run::Input InputOf(const MnistConfig& config, const MnistData& data, int64_t bat
                                 .num_eval_examples = kTestExamples},
                                batch_size);
   }
-  const data::DatasetPtr train = MnistDataset(data.train), test = MnistDataset(data.test);
-  return run::Input{
-      .dataset = data.drawn ? "drawn digits" : "MNIST",
-      .fingerprint = FingerprintOf(data.train),
-      .spec = MnistSpec(),
-      .num_train_examples = train->num_examples(),
-      .train =
-          [=, shuffle = config.base.shuffle](const run::ReadOptions& read) {
-            return run::ReadAhead(
-                shuffle ? data::Shuffle(train, read.seed) : train,
-                {.batch_size = batch_size, .start = read.start, .end_epoch = read.end_epoch, .rows = read.rows});
-          },
-      .eval =
-          [=](const data::HeldRows& rows) { return run::ReadAhead(test, {.batch_size = batch_size, .rows = rows}); }};
+  run::Input input = {.dataset = data.drawn ? "drawn digits" : "MNIST",
+                      .spec = MnistSpec(),
+                      .num_train_examples = kTrainExamples,  // if the own are not read
+                      .eval = [=, test = MnistDataset(data.test)](const data::HeldRows& rows) {
+                        return run::ReadAhead(test, {.batch_size = batch_size, .rows = rows});
+                      }};
+  if (!data.train) return input;
+  const data::DatasetPtr train = MnistDataset(*data.train);
+  input.fingerprint = FingerprintOf(*data.train);
+  input.num_train_examples = train->num_examples();
+  input.train = [=, shuffle = config.base.shuffle](const run::ReadOptions& read) {
+    return run::ReadAhead(
+        shuffle ? data::Shuffle(train, read.seed) : train,
+        {.batch_size = batch_size, .start = read.start, .end_epoch = read.end_epoch, .rows = read.rows});
+  };
+  return input;
 }
 
 }  // namespace
@@ -88,7 +91,7 @@ absl::Status RunMnist(const MnistConfig& given, std::ostream& results) {
   if (!run::Rehearses(config)) {
     ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
   }
-  ASSIGN_OR_RETURN(const MnistData data, LoadData(config));
+  ASSIGN_OR_RETURN(const MnistData data, LoadData(config, run::ReadsTrainingData(config, session.get())));
   const auto training = [&](int batch_size) {
     return run::Training{MnistModel(config.model), InputOf(config, data, batch_size)};
   };

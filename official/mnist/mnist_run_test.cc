@@ -404,6 +404,11 @@ TEST_CASE("--eval_only evaluates once, changes nothing and may export") {
   std::filesystem::remove(config.train.model_dir + "/eval/evaluated_step");
   Run(evaluate);
   CHECK_THAT(Run(config), Contains("\"global_step\": 3"));
+
+  for (const char* file : {"images-idx3", "labels-idx1"}) {
+    REQUIRE(std::filesystem::remove(absl::StrCat(config.base.data_dir, "/train-", file, "-ubyte")));
+  }
+  CHECK(run::EvaluationsIn(Run(evaluate)) == run::EvaluationsIn(trained));  // without the training set, too
 }
 
 TEST_CASE("--resume") {
