@@ -3,10 +3,9 @@
 
 #include "official/mnist/dataset.h"
 #include "utils/compute/core/status.h"
-#include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/console.h"
-#include "utils/flags/from_dir.h"
+#include "utils/flags/data_dir.h"
 #include "utils/flags/main.h"
 #include "utils/flags/num_words.h"
 #include "utils/logs/log.h"
@@ -20,14 +19,15 @@ flags::Program DownloadProgram() {
   return {
       .name = "download_mnist_main",
       .description =
-          "Downloads MNIST (12 MB) to DIRECTORY, by default " + files::DefaultDataDir("mnist_data") +
-          ", where mnist_main looks for it. Files that are there already are kept, and an interrupted download "
-          "resumes where it stopped.",
+          "Downloads MNIST (12 MB) to DIRECTORY or --data_dir, by default to where mnist_main looks for it. Files that "
+          "are there already are kept, and an interrupted download resumes where it stopped.",
       .examples = {{"download_mnist_main data", "then train with: mnist_main --data_dir=data"},
                    {"download_mnist_main data --from_dir=usb",
                     "take copies of the published files, without a network"}},
+      .defaults = {{"data_dir", files::DefaultDataDir("mnist_data")}},
       .flags = {.name = "download_mnist",
-                .flags = {flags::FromDirFlag("train-images-idx3-ubyte.gz and the three others"), flags::OutputFlag(),
+                .flags = {flags::DataDirFlag("mnist_main"),
+                          flags::FromDirFlag("train-images-idx3-ubyte.gz and the three others"), flags::OutputFlag(),
                           flags::LogFormatFlag()}},
       .words = kWords,
       .shared_flags = false,
@@ -37,10 +37,9 @@ flags::Program DownloadProgram() {
 absl::Status Main(const flags::CommandLine& command_line) {
   RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 0, 1));
   MnistOptions options;
-  options.data_dir = command_line.words().empty() ? files::DefaultDataDir("mnist_data") : command_line.words()[0];
+  ASSIGN_OR_RETURN(options.data_dir, flags::DataDir(command_line));
   options.from_dir = flags::FromDir();
   RETURN_IF_ERROR(flags::StartLog());
-  if (command_line.words().empty()) RETURN_IF_ERROR(files::CheckOwner(options.data_dir));
   RETURN_IF_ERROR(DownloadMnist(options));
   LOG(INFO) << "MNIST is in " << options.data_dir;
   if (flags::WantsJson()) {

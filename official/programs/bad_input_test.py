@@ -122,7 +122,11 @@ class FilesTest(ProgramTestCase):
     def test_download_mnist(self) -> None:
         name = "download_mnist_main"
         self.assert_copies_checked(name, "train-images-idx3-ubyte.gz", (self.output,))
+        self.assert_copies_checked(name, "train-images-idx3-ubyte.gz", (f"--data_dir={self.output}",))
         self.assert_nothing_made(name, 73, (self.blocked, f"--from_dir={self.usb}"), self.blocked, "Not a directory")
+        both = (self.output, "--data_dir=other")
+        told = f"flag --data_dir=other: cannot be combined with the directory {self.output}; leave out one of them"
+        self.assert_nothing_made(name, 2, both, told)
 
     def test_download_cifar10(self) -> None:
         name, archive = "download_cifar10_main", "cifar-10-binary.tar.gz"
@@ -136,7 +140,7 @@ class FilesTest(ProgramTestCase):
     def test_download_movielens(self) -> None:
         name = "download_movielens_main"
         self.assert_copies_checked(name, "ml-1m.zip", (self.output,))
-        self.assert_copies_checked(name, "ml-20m.zip", (self.output, "--dataset=ml-20m"))
+        self.assert_copies_checked(name, "ml-20m.zip", (f"--data_dir={self.output}", "--dataset=ml-20m"))
         self.assert_nothing_made(name, 73, (self.blocked, f"--from_dir={self.usb}"), self.blocked, "Not a directory")
 
     def test_generate_ratings(self) -> None:

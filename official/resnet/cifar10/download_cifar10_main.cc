@@ -7,7 +7,7 @@
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/console.h"
-#include "utils/flags/from_dir.h"
+#include "utils/flags/data_dir.h"
 #include "utils/flags/main.h"
 #include "utils/flags/num_words.h"
 #include "utils/logs/log.h"
@@ -21,17 +21,18 @@ constexpr char kWords[] = "[DIRECTORY [ARCHIVE]]";
 flags::Program DownloadProgram() {
   return {
       .name = "download_cifar10_main",
-      .description = std::string("Downloads CIFAR-10 (170 MB) to DIRECTORY, by default ") +
-                     files::DefaultDataDir("cifar10_data") +
-                     ", and unpacks it there for resnet_main. Files that are there already are kept, and an "
-                     "interrupted download resumes where it stopped. With ARCHIVE, a copy of cifar-10-binary.tar.gz, "
-                     "or --from_dir, nothing is downloaded.",
+      .description =
+          "Downloads CIFAR-10 (170 MB) to DIRECTORY or --data_dir, by default to where resnet_main looks for it, and "
+          "unpacks it there. Files that are there already are kept, and an interrupted download resumes where it "
+          "stopped. With ARCHIVE, a copy of cifar-10-binary.tar.gz, or --from_dir, nothing is downloaded.",
       .examples = {{"download_cifar10_main data",
                     "then train with: resnet_main --dataset_name=cifar10 --data_dir=data"},
                    {"download_cifar10_main data cifar-10-binary.tar.gz", "unpack a copy of the archive"},
                    {"download_cifar10_main data --from_dir=usb", "unpack the copy in a directory"}},
+      .defaults = {{"data_dir", files::DefaultDataDir("cifar10_data")}},
       .flags = {.name = "download_cifar10",
-                .flags = {flags::FromDirFlag(kCifar10Archive), flags::OutputFlag(), flags::LogFormatFlag()}},
+                .flags = {flags::DataDirFlag("resnet_main"), flags::FromDirFlag(kCifar10Archive), flags::OutputFlag(),
+                          flags::LogFormatFlag()}},
       .words = kWords,
       .shared_flags = false,
   };
@@ -40,7 +41,7 @@ flags::Program DownloadProgram() {
 absl::Status Main(const flags::CommandLine& command_line) {
   RETURN_IF_ERROR(flags::CheckNumWords(command_line, kWords, 0, 2));
   const std::vector<std::string>& words = command_line.words();
-  const std::string data_dir = words.empty() ? files::DefaultDataDir("cifar10_data") : words[0];
+  ASSIGN_OR_RETURN(const std::string data_dir, flags::DataDir(command_line));
   Cifar10Source source;
   if (words.size() == 2) source.archive = words[1];
   if (const std::string from_dir = flags::FromDir(); !from_dir.empty()) {
@@ -51,7 +52,6 @@ absl::Status Main(const flags::CommandLine& command_line) {
     source.archive = files::JoinPath(from_dir, kCifar10Archive);
   }
   RETURN_IF_ERROR(flags::StartLog());
-  if (words.empty()) RETURN_IF_ERROR(files::CheckOwner(data_dir));
   RETURN_IF_ERROR(DownloadCifar10(data_dir, source));
   LOG(INFO) << "CIFAR-10 is in " << data_dir;
   if (flags::WantsJson()) {

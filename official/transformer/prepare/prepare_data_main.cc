@@ -12,12 +12,11 @@
 #include "utils/files/files.h"
 #include "utils/files/user_dirs.h"
 #include "utils/flags/console.h"
+#include "utils/flags/data_dir.h"
 #include "utils/flags/default_dirs.h"
-#include "utils/flags/from_dir.h"
 #include "utils/flags/main.h"
 #include "utils/logs/log.h"
 
-ABSL_DECLARE_FLAG(std::string, data_dir);
 ABSL_DECLARE_FLAG(uint64_t, seed);
 ABSL_FLAG(std::string, raw_dir, "", "Directory of the text files.");
 ABSL_FLAG(std::vector<std::string>, train_source, {"train.en"},
@@ -61,11 +60,7 @@ flags::Program PrepareProgram() {
       .defaults = {{"data_dir", files::DefaultDataDir("translate_ende")},
                    {"raw_dir", files::DefaultDataDir("translate_ende_raw")}},
       .flags = {.name = "prepare_data",
-                .flags = {{.name = "data_dir",
-                           .short_name = "dd",
-                           .key = true,
-                           .required = true,
-                           .help = "Directory to write to: the --data_dir of transformer_main."},
+                .flags = {flags::DataDirFlag("transformer_main"),
                           {.name = "raw_dir", .short_name = "rd", .key = true, .required = true},
                           {.name = "train_source", .key = true},
                           {.name = "train_target", .key = true},
@@ -109,7 +104,7 @@ absl::Status Main(const flags::CommandLine& command_line) {
   }
   const int64_t vocab_size = absl::GetFlag(FLAGS_vocab_size);
   PrepareOptions options;
-  options.data_dir = absl::GetFlag(FLAGS_data_dir);
+  ASSIGN_OR_RETURN(options.data_dir, flags::DataDir(command_line));
   if (absl::GetFlag(FLAGS_download)) {
     RETURN_IF_ERROR(UseWmt17(options));
   } else {
