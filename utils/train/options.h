@@ -31,7 +31,6 @@ struct TrainOptions {
   // step takes the memory of a micro-batch and has the results of the whole batch, except for rounding and what the
   // model itself computes over its batch.
   int grad_accum_steps = 1;
-  bool has_micro_batches() const { return grad_accum_steps > 1; }
   // If set, the moving averages of the variables are kept, as by tf.train.ExponentialMovingAverage: above 0, below 1.
   std::optional<double> ema_decay;
   // The gradients of a step are clipped by their norm or by value, before the update. At most one is set; more than 0.

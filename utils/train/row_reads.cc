@@ -24,8 +24,7 @@ bool DependsOnlyOn(const Values& known, Value value) {
     const Node& node = *next.node();
     if (known.contains(next) || !seen.insert(&node).second) continue;
     if (node.Is(compute::op::Constant)) continue;
-    const bool is_source = node.Is(compute::op::Input) || node.Is(compute::op::Variable) || node.op().is_source;
-    if (is_source || node.op().has_side_effect) return false;
+    if (node.op().is_source || node.op().has_side_effect) return false;
     open.insert(open.end(), node.inputs().begin(), node.inputs().end());
   }
   return true;

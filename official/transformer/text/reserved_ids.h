@@ -7,7 +7,6 @@
 
 namespace official::transformer {
 
-inline constexpr int32_t kPadId = 0;
 inline constexpr int32_t kEosId = 1;
 // The subtokens of the ids 0 and 1.
 inline constexpr absl::string_view kReservedSubtokens[] = {"<pad>", "<EOS>"};

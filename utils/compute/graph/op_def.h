@@ -67,7 +67,7 @@ struct OpDef {
   // True if the op runs as soon as its inputs exist, before ops that were built in between: for work that continues
   // while others run.
   bool runs_early = false;
-  // True if the result depends on more than inputs and attributes, so that it must not be folded.
+  // True if no kernel makes the result: a constant, an input, a variable.
   bool is_source = false;
   Tolerance tolerance = {};
 };

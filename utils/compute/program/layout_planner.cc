@@ -8,8 +8,7 @@
 
 namespace official::compute {
 
-absl::StatusOr<PlannedLayouts> PlanLayouts(RewrittenGraph graph, const RewriteEnvironment& environment,
-                                           absl::string_view device_kind) {
+PlannedLayouts PlanLayouts(RewrittenGraph graph, const RewriteEnvironment& environment, absl::string_view device_kind) {
   PlannedLayouts planned;
   absl::flat_hash_map<Value, Layout>& layouts = planned.layouts;  // of values of the new graph
   std::map<std::pair<int, std::pair<int, Layout>>, Value> reordered;

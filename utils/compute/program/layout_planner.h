@@ -3,7 +3,7 @@
 #pragma once
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "utils/compute/graph/rewrite.h"
 #include "utils/compute/kernel/kernel.h"
 
@@ -20,7 +20,6 @@ struct PlannedLayouts {
 };
 
 // Chooses the layouts. Inputs, variables, constants, fetches and the inputs of views are row-major.
-absl::StatusOr<PlannedLayouts> PlanLayouts(RewrittenGraph graph, const RewriteEnvironment& environment,
-                                           absl::string_view device_kind);
+PlannedLayouts PlanLayouts(RewrittenGraph graph, const RewriteEnvironment& environment, absl::string_view device_kind);
 
 }  // namespace official::compute

@@ -94,8 +94,7 @@ class Program {
   std::unique_ptr<Plan> plan_;
 };
 
-// Computes fetches without variables on a new CPU program, for tests and constant folding. Feeds are in the order of
-// `roots`.
+// Compiles a graph without variables for `device` and runs it once. Feeds are in the order of `roots`.
 absl::StatusOr<std::vector<Tensor>> Evaluate(const Graph& graph, const GraphRoots& roots,
                                              absl::Span<const Tensor> feeds, Device& device,
                                              const CompileOptions& options = {});

@@ -66,8 +66,7 @@ struct SafetensorsTensor {
 
 // Writes a file in one durable step, in the layout of the library safetensors: `strings` and `metadata` become
 // __metadata__, which comes first; tensors are sorted by type, wide ones first, then by name; the header is padded to a
-// multiple of 8 bytes. InvalidArgument if a name
-// or text is not UTF-8, or a name is "__metadata__".
+// multiple of 8 bytes. InvalidArgument if a name or text is not UTF-8, or a name is "__metadata__".
 absl::Status WriteSafetensors(const std::string& path, const std::map<std::string, SafetensorsTensor>& tensors,
                               const std::map<std::string, std::string>& strings,
                               const std::map<std::string, std::string>& metadata);
