@@ -46,6 +46,10 @@ class FlagsTest(ProgramTestCase):
                 error = self.assert_flags_refused(name, ("--qqqqqqqqqq=1",), "unknown flag --qqqqqqqqqq")
                 self.assertNotIn("did you mean", error)
 
+    def test_file_without_a_name(self) -> None:
+        # It would translate standard input.
+        self.assert_flags_refused("translate_main", ("--vocab_file=v", "--file="), "flag --file=: names no file; ")
+
     def test_surplus_words(self) -> None:
         taken = {
             "checkpoint_tool": (("ls", "a", "b"), "write: checkpoint_tool ls PATH; here are 2 words: a b"),

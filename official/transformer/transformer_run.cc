@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "official/transformer/bleu_evaluation.h"
 #include "official/transformer/dataset.h"
 #include "official/transformer/run_parameters.h"
@@ -152,17 +153,29 @@ absl::StatusOr<Pairs> LoadPairs(const TransformerConfig& config, bool reads_trai
   }
   ASSIGN_OR_RETURN(pairs.dev, OpenPairs(config, TranslationPart::kEval, bad));
   bad.Report();
-  if (reads_train && pairs.train->num_too_long() > 0) {
-    LOG(INFO) << "left out " << pairs.train->num_too_long() << " pairs longer than " << config.params.max_length
-              << " ids";
+  for (const auto& [set, use] : {std::pair(pairs.train, "training"), std::pair(pairs.dev, "evaluation")}) {
+    if (set == nullptr || set->num_too_long() == 0) continue;
+    LOG(INFO) << "left out of the " << use << " " << set->num_too_long() << " pairs longer than "
+              << config.params.max_length << " ids";
   }
   return pairs;
+}
+
+// With --static_batch: InvalidArgument if there is no batch for an evaluation, which is better known before training.
+absl::Status CheckEvaluationHasBatch(const TransformerConfig& config, const Translations& dev, int64_t batch_size) {
+  const int64_t pairs = batch_size / config.params.max_length;
+  if (!config.static_batch || dev.num_examples() >= pairs) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "the %d pairs of sentences for the evaluation in %s do not fill a batch of %d, which --static_batch makes of "
+      "--batch_size=%d; give a smaller --batch_size, or leave out --static_batch",
+      dev.num_examples(), config.base.data_dir, pairs, batch_size));
 }
 
 absl::StatusOr<run::Input> InputOf(const TransformerConfig& config, const Pairs& pairs, int64_t batch_size) {
   if (config.performance.use_synthetic_data) return SyntheticInput(config, batch_size);
   const TranslationsPtr train = pairs.train, dev = pairs.dev;
   ASSIGN_OR_RETURN(const std::vector<Bucket> buckets, MakeBuckets(batch_size, config.params.max_length));
+  RETURN_IF_ERROR(CheckEvaluationHasBatch(config, *dev, batch_size));
   const TranslationBatchOptions options{.batch_tokens = batch_size, .static_batch = config.static_batch};
   const auto batches = [](const TranslationsPtr& pairs,
                           const TranslationBatchOptions& options) -> absl::StatusOr<data::BatchSourcePtr> {

@@ -397,6 +397,15 @@ TEST_CASE("Static and synthetic batches") {
   synthetic.performance.max_train_steps = 3;
   const auto evaluations = Evaluations(Run(synthetic));
   CHECK(evaluations[0]["global_step"] == 3);
+
+  // What lacks an evaluation is told before the training.
+  TransformerConfig large = InNewModelDir(config);
+  large.base.batch_size = 100000;
+  const absl::Status status = RunStatus(large);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains("pairs of sentences for the evaluation in " + large.base.data_dir) &&
+                 Contains("--static_batch makes of --batch_size=100000"));
 }
 
 TEST_CASE("Data and parameters that do not fit are refused") {

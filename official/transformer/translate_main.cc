@@ -35,6 +35,11 @@ ABSL_FLAG(std::optional<std::string>, file_out, std::nullopt, "File to write the
 namespace official::transformer {
 namespace {
 
+absl::Status CheckFileIsNamed(const flags::CommandLine& command_line) {
+  if (absl::GetFlag(FLAGS_file) || !command_line.given("file")) return absl::OkStatus();
+  return flags::FlagError("file", "names no file; without the flag, standard input is translated");
+}
+
 absl::Status CheckFileOutHasFile(const flags::CommandLine&) {
   if (!absl::GetFlag(FLAGS_file_out) || absl::GetFlag(FLAGS_file)) return absl::OkStatus();
   return flags::FlagError("file_out", "needs --file, the text file to translate");
@@ -95,7 +100,7 @@ flags::Program TranslateProgram() {
                           flags::SharedFlag("compile_timeout_secs"),
                           flags::OutputFlag(),
                           flags::LogFormatFlag()},
-                .validators = {CheckFileOutHasFile, OneGpuAtMost, flags::PjrtDevicesAlone}},
+                .validators = {CheckFileIsNamed, CheckFileOutHasFile, OneGpuAtMost, flags::PjrtDevicesAlone}},
       .shared_flags = false,
       .network = {{"param_set"}, {"params_override", NetworkPart, /*appends=*/true}},
       .in_place_of = ParamsOverrideFor,
@@ -111,11 +116,13 @@ absl::Status Main(const flags::CommandLine& command_line) {
   if (!command_line.taken_from_training().empty()) {
     LOG(INFO) << "as " << options.model_dir << " was trained: " << command_line.taken_from_training();
   }
+  std::optional<std::string> text = absl::GetFlag(FLAGS_text);
+  if (!text && command_line.given("text")) text = "";  // an empty text is one, too
   return RunTranslate({.model_dir = options.model_dir,
                        .param_set = absl::GetFlag(FLAGS_param_set).value_or("big"),
                        .params_override = absl::GetFlag(FLAGS_params_override),
                        .vocab_file = absl::GetFlag(FLAGS_vocab_file),
-                       .text = absl::GetFlag(FLAGS_text),
+                       .text = text,
                        .file = absl::GetFlag(FLAGS_file),
                        .file_out = absl::GetFlag(FLAGS_file_out),
                        .batch_size = absl::GetFlag(FLAGS_batch_size),

@@ -130,6 +130,14 @@ void Print(const TranslateConfig& config, const std::string& source, const std::
   }
 }
 
+// `source`: what the line is of, for errors.
+absl::StatusOr<std::string> TranslateLine(Translator& translator, absl::string_view source, const std::string& line,
+                                          int64_t number = 1) {
+  const absl::StatusOr<std::vector<std::string>> lines = translator.Translate({line}, /*batch_size=*/1, number);
+  if (lines.ok()) return (*lines)[0];
+  return absl::Status(lines.status().code(), absl::StrCat(source, ": ", lines.status().message()));
+}
+
 absl::Status TranslateFile(const TranslateConfig& config, Translator& translator, std::ostream& out) {
   ASSIGN_OR_RETURN(const std::string content, files::ReadFile(*config.file, kMaxFileBytes));
   const std::vector<std::string> lines = LinesToTranslate(content);
@@ -157,9 +165,10 @@ absl::Status TranslateFile(const TranslateConfig& config, Translator& translator
 absl::Status TranslateStream(const TranslateConfig& config, Translator& translator, std::istream& in,
                              std::ostream& out) {
   LOG(INFO) << "translating standard input, line by line";
-  for (std::string line; out.good() && std::getline(in, line);) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({line}, 1));
-    Print(config, line, translation[0], out);
+  int64_t number = 1;
+  for (std::string line; out.good() && std::getline(in, line); ++number) {
+    ASSIGN_OR_RETURN(const std::string translation, TranslateLine(translator, "standard input", line, number));
+    Print(config, line, translation, out);
   }
   return absl::OkStatus();
 }
@@ -185,9 +194,9 @@ absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::
   ASSIGN_OR_RETURN(const OpenedTranslator opened, OpenTranslator(config));
   Translator& translator = *opened.translator;
   if (config.text) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> translation, translator.Translate({*config.text}, 1));
-    LOG(INFO) << "Translation of \"" << *config.text << "\": \"" << translation[0] << "\"";
-    Print(config, *config.text, translation[0], out);
+    ASSIGN_OR_RETURN(const std::string translation, TranslateLine(translator, "--text", *config.text));
+    LOG(INFO) << "Translation of \"" << *config.text << "\": \"" << translation << "\"";
+    Print(config, *config.text, translation, out);
   }
   if (config.file) return TranslateFile(config, translator, out);
   return config.text ? absl::OkStatus() : TranslateStream(config, translator, in, out);

@@ -94,10 +94,10 @@ class Run {
     REQUIRE(status.ToString() == "OK");
     return out.str();
   }
-  std::string Error() const {
-    std::istringstream in;
+  std::string Error(const std::string& in = "") const {
+    std::istringstream input(in);
     std::ostringstream out;
-    return RunTranslate(config_, in, out).ToString();
+    return RunTranslate(config_, input, out).ToString();
   }
   // The translations of a batch of lines by the parts of the program.
   std::vector<std::string> Expect(const std::vector<std::string>& lines) const {
@@ -139,6 +139,8 @@ TEST_CASE("A sentence, and what comes from standard input line by line") {
   CHECK(run.Translate("a b c d\n\n  h h \n") == absl::StrCat(translation, "\n\n", other, "\n"));
   run.config().text = " a b c d";
   CHECK(run.Translate("not read") == translation + "\n");
+  run.config().text = "";
+  CHECK(run.Translate("not read") == "\n");
 }
 
 TEST_CASE("A file, in batches of lines with equally many words") {
@@ -241,6 +243,10 @@ TEST_CASE("What does not fit is named") {
   SECTION("no text") {
     run.config().file = WriteText("a\nb\xff\n");
     CHECK_THAT(run.Error(), Contains(*run.config().file + ": line 2: byte 2 is not UTF-8"));
+    run.config().file.reset();
+    CHECK_THAT(run.Error("a\n\nb\xff\nc\n"), Contains("standard input: line 3: byte 2 is not UTF-8"));
+    run.config().text = "\xff";
+    CHECK_THAT(run.Error(), Contains("--text: line 1: byte 1 is not UTF-8"));
   }
   SECTION("no checkpoint") {
     run.config().model_dir = NewPath("empty");

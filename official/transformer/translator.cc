@@ -52,18 +52,20 @@ absl::StatusOr<int64_t> Translator::CountTokens(absl::string_view line) const {
   return static_cast<int64_t>(ids.size());
 }
 
-absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector<std::string>& lines, int batch_size) {
+absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector<std::string>& lines, int batch_size,
+                                                               int64_t first_line) {
   std::vector<Source> sources;
   for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string name = absl::StrCat("line ", first_line + static_cast<int64_t>(i));
     const size_t invalid = FindInvalidUtf8(lines[i]);
     if (invalid != absl::string_view::npos) {
-      return absl::DataLossError(absl::StrCat("line ", i + 1, ": byte ", invalid + 1, " is not UTF-8"));
+      return absl::DataLossError(absl::StrCat(name, ": byte ", invalid + 1, " is not UTF-8"));
     }
     const absl::string_view text = Strip(lines[i]);
     if (text.empty()) continue;
     Source source{i, CountWords(text), {}};
     const absl::Status status = vocabulary_.Encode(text, &source.ids);
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("line ", i + 1, ": ", status.message()));
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
     source.ids.push_back(kEosId);
     sources.push_back(std::move(source));
   }
@@ -75,10 +77,18 @@ absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector
     const size_t end = std::min(sources.size(), begin + batch_size);
     std::vector<std::vector<int32_t>> batch;
     for (size_t i = begin; i < end; ++i) batch.push_back(std::move(sources[i].ids));
-    ASSIGN_OR_RETURN(const Decoded found, decoder_->Translate(batch));
+    const absl::StatusOr<Decoded> found = decoder_->Translate(batch);
+    if (absl::IsResourceExhausted(found.status())) {
+      const auto longest = std::max_element(batch.begin(), batch.end(),
+                                            [](const auto& a, const auto& b) { return a.size() < b.size(); });
+      const size_t line = sources[begin + (longest - batch.begin())].line;
+      return absl::ResourceExhaustedError(absl::StrCat("line ", first_line + static_cast<int64_t>(line), " has ",
+                                                       longest->size(), " subtokens: ", found.status().message()));
+    }
+    RETURN_IF_ERROR(found.status());
     for (size_t i = begin; i < end; ++i) {
       translations[sources[i].line] =
-          absl::StrReplaceAll(vocabulary_.Decode(BeforeEos(found.best[i - begin].ids)), {{"\n", " "}});
+          absl::StrReplaceAll(vocabulary_.Decode(BeforeEos(found->best[i - begin].ids)), {{"\n", " "}});
     }
     progress.Set(static_cast<int64_t>(end));
   }

@@ -21,10 +21,12 @@ class Translator {
       : vocabulary_(std::move(vocabulary)), decoder_(std::move(decoder)) {}
 
   // Returns the translation of each line, in one line. Blanks around a line are ignored; an empty line stays empty.
-  // Lines of many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number from 1,
-  // if one is not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to stop (misc::StopSignals); else
+  // Lines of many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number, that of
+  // the first being `first_line`, if one is not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to
+  // stop (misc::StopSignals); ResourceExhausted, naming the longest line of the batch, if there is not the memory; else
   // errors of Decoder.
-  absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size);
+  absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size,
+                                                     int64_t first_line = 1);
 
   // Returns the number of subtokens of a line, without EOS. DataLoss if it is not UTF-8 or the vocabulary cannot
   // express it. Several threads may call it at once, also during Translate.
