@@ -114,6 +114,13 @@ absl::Status CheckServers(const Config& config, const Cluster& cluster) {
   if (config.base.stop_threshold) return refused("--stop_threshold", "leave it out");
   if (config.base.early_stop) return refused("--early_stop", "leave it out");
   RETURN_IF_ERROR(CheckServerFlags(config, refused));
+  if (config.cluster.num_replicas) {
+    return refused(absl::StrCat("--num_replicas=", *config.cluster.num_replicas),
+                   "each worker has replicas of its own: give it --num_cpu_devices or --num_gpus instead");
+  }
+  if (config.cluster.min_workers) {
+    return refused("--min_workers", "leave it out: the others go on without a worker that is lost");
+  }
   if (config.cluster.on_peer_loss == flags::OnPeerLoss::kRestart) {
     return refused("--on_peer_loss=restart", "leave it out: the others go on without a worker that is lost");
   }

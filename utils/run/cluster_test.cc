@@ -218,10 +218,6 @@ TEST_CASE("Parameter servers come after the workers, which train by themselves")
   CHECK_THAT(
       Refused(CheckAlone({}, "--predict")),
       StartsWith("--predict is for one process, and TF_CONFIG describes 2 workers and parameter servers; start"));
-  config.cluster.num_replicas = 2;
-  CHECK(Refused(DevicesFor(config, cluster.num_workers, cluster.num_servers).status()) ==
-        "--num_replicas=2 counts those of workers that train in step, and with parameter servers each has replicas of "
-        "its own; give --num_cpu_devices instead");
 }
 
 TEST_CASE("With parameter servers each worker has its own CPU devices, and a server has one") {
@@ -279,6 +275,12 @@ TEST_CASE("Flags that are not for parameter servers are refused, with what to do
   config = {};
   config.cluster.on_peer_loss = flags::OnPeerLoss::kRestart;
   CHECK_THAT(refused(config), begin("--on_peer_loss=restart"));
+  config = {};
+  config.cluster.min_workers = 1;
+  CHECK_THAT(refused(config), begin("--min_workers"));
+  config = {};
+  config.cluster.num_replicas = 2;
+  CHECK_THAT(refused(config), begin("--num_replicas=2"));
 }
 
 TEST_CASE("Flags of the updates of parameter servers need those, and each other") {

@@ -90,16 +90,6 @@ absl::StatusOr<int> NumReplicas(const Config& config, int num_workers, int num_g
                             num_workers == 1 ? " worker" : " workers", "; leave one of the two out"));
 }
 
-// Those of a worker in a job with parameter servers, which is to have a replica on each of `num_devices`.
-absl::Status CheckServerDevices(const Devices& devices, int num_devices) {
-  if (devices.num_replicas == num_devices) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--num_replicas=", devices.num_replicas,
-                   " counts those of workers that train in step, and with parameter servers each has replicas of its "
-                   "own; give ",
-                   devices.kind == "cpu" ? "--num_cpu_devices" : "--num_gpus", " instead"));
-}
-
 // What messages call replicas of these.
 const char* NameOfReplicas(const Devices& devices, int num_workers) {
   return num_workers > 1 ? "replicas" : devices.kind == "cpu" ? "CPU devices" : "GPUs";
@@ -118,7 +108,6 @@ absl::StatusOr<Devices> ReplicasFor(const Config& config, int num_workers, int n
     LOG(WARNING) << "--tf32 changes nothing without a GPU: the CPU computes fp32 in full precision";
   }
   if (num_servers > 0) {
-    RETURN_IF_ERROR(CheckServerDevices(devices, num_devices));
     devices.strategy = "parameter_server";
     return devices;
   }

@@ -72,7 +72,8 @@ void LogNothingToDo(const Config& config, const train::Schedule& schedule, const
       : schedule.steps ? absl::StrCat(" of --train_steps=", schedule.steps->total, "; to continue, raise --train_steps")
                        : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", config.base.train_epochs,
                                       " epochs; to continue, raise --train_epochs");
-  LOG(INFO) << "nothing to do: " << config.train.model_dir << " is trained to step " << state.global_step << end
+  const std::string what = estimator.strategy().is_chief() ? config.train.model_dir : "the run";
+  LOG(INFO) << "nothing to do: " << what << " is trained to step " << state.global_step << end
             << (why_stop.empty() && schedule.max_train_steps ? " or --max_train_steps" : "")
             << "; to start again, give --clean or another --model_dir";
   estimator.LogChangedFlags();

@@ -319,6 +319,7 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
     absl::Status status =
         step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
     if (status.ok() && is_recording) status = device->CheckRecording();
+    if (absl::IsCancelled(status)) return status;  // it says why this run ends, which is not the op's matter
     if (!status.ok()) return absl::Status(status.code(), absl::StrCat(step.node->name(), ": ", status.message()));
     // What runs early may still be under way.
     if (options.check_numerics && !step.node->op().runs_early) {
