@@ -247,6 +247,36 @@ class FlagsTest(unittest.TestCase):
                 self.rehearse(name, model_dir, *flags, "--dry_run", "--resume=never", code=73)
                 self.assertEqual(files, {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*")})
 
+    def test_clean_deletes_nothing_that_the_run_reads(self) -> None:
+        given = {
+            "mnist_main": ("--data_dir={}",),
+            "resnet_main": ("--dataset_name=cifar10", "--fine_tune={}/model.ckpt-1", "--use_synthetic_data"),
+            "transformer_main": ("--param_set=tiny", "--use_synthetic_data", "--vocab_file={}/vocab"),
+            "ncf_main": ("--ratings_file={}/ratings.csv",),
+        }
+        for name, flags in given.items():
+            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
+                for file in ("checkpoint", "model.ckpt-1.index", "vocab", "ratings.csv"):
+                    (Path(folder) / file).touch()
+                files = set(Path(folder).iterdir())
+                done = run(name, *(flag.format(folder) for flag in flags), f"--model_dir={folder}", "--clean")
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("which this run uses too, is there; nothing was deleted", done.stderr)
+                self.assertEqual(set(Path(folder).iterdir()) - {Path(folder) / "run.lock"}, files)
+
+    def test_a_dry_run_evaluates_as_the_run_does(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            model_dir = Path(folder) / "model"
+            flags = ("--batch_size=8", "--use_synthetic_data", "--num_gpus=0", "--ema_decay=0.9", "--learning_rate=0.01")
+            done = run("mnist_main", *flags, "--max_train_steps=5", f"--model_dir={model_dir}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            # All batches of the synthetic data are the same, so that one of them has the loss of all.
+            done = run("mnist_main", *flags, "--eval_only", "--output=json", f"--model_dir={model_dir}")
+            loss = json.loads(done.stdout.splitlines()[0])["loss"]
+            items = self.rehearse("mnist_main", model_dir, *flags, "--dry_run", "--eval_only")
+            (step,) = [item for item in items if item["item"] == "evaluation step"]
+            self.assertAlmostEqual(step["loss"], loss, delta=1e-4 * loss)
+
     def test_a_learning_rate_is_found(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             flags = ("--dataset=ml-100k", "--num_factors=8", "--layers=16,8", "--batch_size=512", "--num_gpus=0")

@@ -113,6 +113,14 @@ absl::Status CheckRegularOrMissing(const std::string& path) {
   return NotRegular(path, info.st_mode);
 }
 
+absl::Status CheckDirectoryOrMissing(const std::string& path) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
+  if (stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("cannot write in ", path, ": it is ", KindOf(info.st_mode),
+                                                    ", not a directory; remove it, or write elsewhere"));
+}
+
 absl::Status CheckOwner(const std::string& directory) {
   struct stat named, resolved;
   if (lstat(directory.c_str(), &named) != 0 || stat(directory.c_str(), &resolved) != 0) return absl::OkStatus();

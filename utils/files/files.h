@@ -44,6 +44,8 @@ absl::StatusOr<int> OpenRegularFile(const std::string& path, int flags);
 
 // Returns FailedPrecondition if the name is taken by anything but a regular file, a symbolic link included.
 absl::Status CheckRegularOrMissing(const std::string& path);
+// The same for anything but a directory or a symbolic link to one.
+absl::Status CheckDirectoryOrMissing(const std::string& path);
 
 // Returns PermissionDenied if there is such a directory and it, or a symbolic link of that name, belongs to another
 // user.

@@ -172,6 +172,10 @@ TEST_CASE("Nothing is written through a symbolic link") {
   CHECK(absl::IsAlreadyExists(FileWriter::Open(link, Mode::kCreateNew).status()));
   CHECK(absl::IsFailedPrecondition(OpenRegularFile(link, O_RDWR | O_CREAT).status()));
   CHECK(absl::IsFailedPrecondition(CheckRegularOrMissing(link)));
+  CHECK(absl::IsFailedPrecondition(CheckDirectoryOrMissing(link)));
+  CHECK(absl::IsFailedPrecondition(CheckDirectoryOrMissing(target)));
+  CHECK(CheckDirectoryOrMissing(DirectoryOf(link)).ok());
+  CHECK(CheckDirectoryOrMissing(link + ".missing").ok());
   CHECK(absl::IsFailedPrecondition(WriteOutput(link, "new")));
   CHECK(absl::IsFailedPrecondition(CheckOutput(link)));
   CHECK(ReadFile(link, 100).value() == "precious");  // reading follows it

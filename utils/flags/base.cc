@@ -22,7 +22,7 @@ constexpr Choice<ExportFormat> kExportFormats[] = {
 OFFICIAL_FLAG(BaseConfig, data_dir, "Directory of the input data.", .short_name = "dd", .key = true, .required = true,
               .other_names = {{"data dataset_dir data_path dataset_path data_root train_data train_dir_data "
                                "input_dir root"}},
-              .per_worker = true);
+              .per_worker = true, .input = true);
 
 OFFICIAL_FLAG(train::TrainOptions, model_dir,
               "Directory for checkpoints, event files and logs. Training resumes from the latest checkpoint in it.",
@@ -229,9 +229,15 @@ absl::Status FormatNeedsDirectory(const CommandLine& command_line) {
   return FlagError("export_format", "needs --export_dir, the directory to write to");
 }
 
-absl::Status NothingToEvaluate(const CommandLine&) {
-  if (!absl::GetFlag(FLAGS_eval_only) || !absl::GetFlag(FLAGS_clean)) return absl::OkStatus();
-  return FlagError("eval_only", "cannot be combined with --clean, which deletes what is to be evaluated");
+absl::Status CleanLeavesNothing(const CommandLine& command_line) {
+  if (!absl::GetFlag(FLAGS_clean)) return absl::OkStatus();
+  if (absl::GetFlag(FLAGS_eval_only)) {
+    return FlagError("eval_only", "cannot be combined with --clean, which deletes what is to be evaluated");
+  }
+  if (command_line.has("resume") && command_line.ValueOf("resume") == "must") {
+    return FlagError("resume", "cannot be combined with --clean, which deletes what is to be resumed");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -248,7 +254,7 @@ Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double m
 
 FlagGroup BaseFlags() {
   FlagGroup group = ThisGroup();
-  group.validators = {OneSaveInterval, FormatNeedsDirectory, NothingToEvaluate, RulesAreComplete};
+  group.validators = {OneSaveInterval, FormatNeedsDirectory, CleanLeavesNothing, RulesAreComplete};
   return group;
 }
 
@@ -263,6 +269,7 @@ absl::Status PredictAlone(const CommandLine& command_line) {
 BaseConfig BaseFromFlags(const CommandLine& command_line) {
   BaseConfig config = FromFlags<BaseConfig>();
   config.data_dir_given = command_line.has("data_dir") && command_line.given("data_dir");
+  config.seed_given = command_line.has("seed") && command_line.given("seed");
   config.has_model_dir = command_line.has("model_dir");
   config.model_dir_given = config.has_model_dir && command_line.given("model_dir");
   return config;

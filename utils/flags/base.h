@@ -17,6 +17,7 @@ struct BaseConfig {
   std::string data_dir = "/tmp";
   bool data_dir_given = false;   // true if the user chose it; false: the program's default
   bool model_dir_given = false;  // the same for TrainOptions::model_dir
+  bool seed_given = false;       // and for TrainOptions::seed
   bool has_model_dir = true;     // the program has the flag --model_dir
   bool clean = false;
   int train_epochs = 1;  // the total of all runs in model_dir

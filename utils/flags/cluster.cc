@@ -60,21 +60,21 @@ OFFICIAL_FLAG(ClusterConfig, run_secret_file,
               "File with a secret of at least 16 bytes that all workers have. A process that does not know it cannot "
               "take part. Only its owner may read the file.",
               .unset_means = "none; then all workers must be on one machine, or --tls_cert or --insecure_cluster given",
-              .per_worker = true, .local = true);
+              .per_worker = true, .input = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, tls_cert,
               "File with the certificate of this worker, in PEM, for the host by which the others reach it. With "
               "--tls_key and --tls_ca, the workers of a run encrypt what they send each other, and only who has a "
               "certificate of the same authority can take part. tools/make_certs makes all files.",
-              .unset_means = "connections are not encrypted", .per_worker = true, .local = true);
+              .unset_means = "connections are not encrypted", .per_worker = true, .input = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, tls_key,
               "File with the key of --tls_cert, in PEM without a password. Only its owner may read the file.",
-              .unset_means = "connections are not encrypted", .per_worker = true, .local = true);
+              .unset_means = "connections are not encrypted", .per_worker = true, .input = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, tls_ca,
               "File with the certificate of the authority that has signed those of all workers, in PEM.",
-              .unset_means = "connections are not encrypted", .per_worker = true, .local = true);
+              .unset_means = "connections are not encrypted", .per_worker = true, .input = true, .local = true);
 
 OFFICIAL_FLAG(ClusterConfig, insecure_cluster,
               "Lets workers on several machines train without a secret and without certificates: whoever reaches their "

@@ -71,6 +71,16 @@ std::vector<std::pair<std::string, std::string>> CommandLine::FlagsOfAllWorkers(
   return flags;
 }
 
+std::vector<std::string> CommandLine::InputPaths() const {
+  std::vector<std::string> paths;
+  for (const Group& group : groups_) {
+    for (const Flag& flag : group.flags) {
+      if (const std::string path = ValueText(flag); flag.spec.input && !path.empty()) paths.push_back(path);
+    }
+  }
+  return paths;
+}
+
 namespace {
 
 // The cluster that this process was started in, and its place there. Nothing if there is none, or if what describes it
@@ -131,23 +141,23 @@ FlagValues NetworkOf(const FlagValues& all, const Program& program, CommandLineP
   return trained;
 }
 
-// Whether the flags make the program use what was trained, in place of training or besides.
-bool UsesTraining(const Program& program, CommandLineParser& parser) {
-  if (!program.shared_flags) return true;
-  for (const absl::string_view name : {"predict", "eval_only", "export_dir"}) {
-    const CommandLine::Flag* const flag = parser.Find(name);
-    if (flag != nullptr && flag->flag->CurrentValue() != flag->default_value) return true;
-  }
-  return false;
-}
-
-// Of the values of a training those that this run takes, if its command line does not give others.
+// Of the values of a training those that this run takes, if its command line does not give others: all if it uses what
+// was trained in place of training, the network's if it trains and exports.
 FlagValues Taken(const Program& program, CommandLineParser& parser, const FlagValues& trained) {
-  if (UsesTraining(program, parser)) return trained;
+  const auto is_set = [&](absl::string_view name) {
+    const CommandLine::Flag* const flag = parser.Find(name);
+    return flag != nullptr && flag->flag->CurrentValue() != flag->default_value;
+  };
+  if (!program.shared_flags || is_set("predict") || is_set("eval_only")) return trained;
   FlagValues taken;
   for (const NetworkFlag& flag : program.network) {
     const auto found = trained.find(flag.name);
-    if (found != trained.end() && flag.IsLeftToData(parser.Find(flag.name)->default_value)) taken.insert(*found);
+    if (found == trained.end()) continue;
+    if (is_set("export_dir")) {
+      taken[flag.name] = flag.appends ? flag.Part(found->second) : found->second;
+    } else if (flag.IsLeftToData(parser.Find(flag.name)->default_value)) {
+      taken.insert(*found);
+    }
   }
   return taken;
 }

@@ -129,6 +129,9 @@ class CommandLine {
   // Returns name and present value of the flags that all workers of a run must have the same.
   std::vector<std::pair<std::string, std::string>> FlagsOfAllWorkers() const;
 
+  // Returns what the flags name that the program reads, files and directories.
+  std::vector<std::string> InputPaths() const;
+
   // The name of the program, and the commit that it was built from.
   const std::string& program() const { return program_; }
   const std::string& commit() const { return commit_; }

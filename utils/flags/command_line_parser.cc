@@ -160,8 +160,9 @@ void CommandLineParser::TakeFromTraining(const NetworkFlag& network_flag) {
   const auto trained = trained_.find(network_flag.name);
   if (trained == trained_.end() || trained->second.empty()) return;
   Flag& flag = *Find(network_flag.name);
-  if (flag.given && !network_flag.appends) return;
-  if (flag.given) SetValue(flag, absl::StrCat(trained->second, ",", flag.flag->CurrentValue())).IgnoreError();
+  const std::string given = flag.given ? flag.flag->CurrentValue() : "";
+  if (flag.given && (!network_flag.appends || network_flag.Part(given) == trained->second)) return;
+  if (flag.given) SetValue(flag, absl::StrCat(trained->second, ",", given)).IgnoreError();
   if (flag.given) {
     absl::StrAppend(&flag.origin, ", after that of the training in --model_dir");
   } else if (flag.flag->CurrentValue() == trained->second) {

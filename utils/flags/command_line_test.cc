@@ -250,6 +250,8 @@ TEST_CASE("Bad values name the flag, the value and what would be right") {
       {{"--export_dir=e", "--export_format=ONXN"}, {"<saved_model|onnx|both>; did you mean onnx?"}},
       {{"--export_format=onnx"}, {"--export_format=onnx", "needs --export_dir"}},
       {{"--export_format=both", "--export_dir="}, {"--export_format=both", "needs --export_dir"}},
+      {{"--eval_only", "--clean"}, {"--eval_only=true: cannot be combined with --clean"}},
+      {{"--clean", "--resume=must"}, {"--resume=must: cannot be combined with --clean"}},
       {{"--data_dir="}, {"flag --data_dir is required: Directory"}},
       {{"--data_dir=a\nb"}, {"--data_dir=a\\nb", "control characters"}},
   };

@@ -83,7 +83,7 @@ void TellEnd(const Program& program, const absl::Status& status, std::ostream& e
     return;
   }
   const int signal = absl::IsCancelled(status) ? misc::StopSignalReceived() : 0;
-  const int exit_code = misc::ExitCode(status);
+  const int exit_code = signal != 0 ? 128 + signal : misc::ExitCode(status);  // as a shell has it
   logs::WriteLog(exit_code == 0 ? logs::Severity::INFO : logs::Severity::ERROR, message,
                  {{"event", signal != 0      ? "stop"
                             : exit_code == 0 ? "end"

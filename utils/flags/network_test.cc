@@ -173,6 +173,18 @@ TEST_CASE("Values of one network are not a difference, and appended parameters c
   CHECK_THAT(training.Error({"--predict=a", "--overrides=size=8"}), Contains("has --overrides=size=7,speed=3,size=8"));
 }
 
+TEST_CASE("A run that trains and exports has of appended parameters only the network's") {
+  const Training training("--overrides=size=7,speed=3\n");
+  CHECK(training.Taken({"--export_dir=out", "--overrides=speed=4"}) == "--overrides=size=7");
+  CHECK(absl::GetFlag(FLAGS_overrides) == "size=7,speed=4");
+  CHECK(training.Taken({"--export_dir=out"}) == "--overrides=size=7");
+  CHECK(absl::GetFlag(FLAGS_overrides) == "size=7");
+  // Given in full, again and again.
+  CHECK(training.Taken({"--export_dir=out", "--overrides=speed=4,size=7"}).empty());
+  CHECK(absl::GetFlag(FLAGS_overrides) == "speed=4,size=7");
+  CHECK(training.Taken({"--export_dir=out", "--eval_only", "--overrides=size=7"}) == "--overrides=size=7,speed=3");
+}
+
 TEST_CASE("A flag that is left to the data has the value of the training, and is not a difference") {
   const Training training("--classes=7\n");
   CHECK(training.Taken({}) == "--classes=7");

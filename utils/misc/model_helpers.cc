@@ -62,7 +62,10 @@ absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<
   }
   const auto holds = [&directory](const fs::path& path) {
     std::error_code ignored;
-    const fs::path resolved = fs::canonical(path, ignored);
+    fs::path resolved = fs::canonical(path, ignored);
+    if (ignored) {  // the prefix of a checkpoint is no file
+      resolved = fs::canonical(path.string() + ".index", ignored);
+    }
     return !ignored && IsSameOrInside(resolved, directory);
   };
   if (const char* home = std::getenv("HOME"); home != nullptr && holds(home)) {

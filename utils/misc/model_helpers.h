@@ -17,7 +17,7 @@ bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric)
 // there was anything to delete; a missing directory is fine. InvalidArgument, and nothing is deleted, if `model_dir`
 //   - is a file, the root, a directory shared by all users (as /tmp), or holds the user's home or the working
 //   directory,
-//   - is or holds one of `keep` (the run's other directories; those that do not exist are ignored),
+//   - is or holds one of `keep` (what the run reads: files, directories, checkpoints by their prefix),
 //   - holds something, but nothing that a training run writes.
 absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<std::string>& keep);
 

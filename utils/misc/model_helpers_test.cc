@@ -115,6 +115,8 @@ TEST_CASE("ApplyClean refuses the system's, the user's and the run's other direc
   CheckRefused(ApplyClean(fs::current_path().string(), {}), "working directory");
   CheckRefused(ApplyClean(scratch.path("model"), {scratch.path("model")}), "this run uses too");
   CheckRefused(ApplyClean(scratch.path("model"), {scratch.path("model/data")}), "this run uses too");
+  scratch.Write("model/model.ckpt-1.index");
+  CheckRefused(ApplyClean(scratch.path("model"), {scratch.path("model/model.ckpt-1")}), "this run uses too");
 
   const char* home = std::getenv("HOME");
   const std::string old_home = home == nullptr ? "" : home;

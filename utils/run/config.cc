@@ -44,6 +44,7 @@ Config ConfigFromFlags(const flags::CommandLine& command_line) {
           .notes = flags::NotesOnFormerDefaults(command_line),
           .warnings = flags::NotesOnUnusedFlags(command_line),
           .flags_of_all_workers = command_line.FlagsOfAllWorkers(),
+          .input_paths = command_line.InputPaths(),
           .rehearsal = RehearsalOf(command_line),
           .program = command_line.program(),
           .commit = command_line.commit()};

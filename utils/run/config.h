@@ -29,6 +29,7 @@ struct Config {
   std::vector<std::string> warnings;  // the same for flags that have no effect
   // Name and value of the flags that all workers of a run must have the same.
   std::vector<std::pair<std::string, std::string>> flags_of_all_workers = {};
+  std::vector<std::string> input_paths = {};  // that the flags name: --clean must not delete them
   Rehearsal rehearsal = Rehearsal::kNone;
   std::string program = "";        // its name
   std::string commit = "unknown";  // the commit of the program, for the run record

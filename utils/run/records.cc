@@ -10,6 +10,7 @@
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/log.h"
 #include "utils/logs/profile_hook.h"
+#include "utils/run/estimator_config.h"
 #include "utils/run/run_record.h"
 #include "utils/train/train_hooks.h"
 
@@ -52,13 +53,9 @@ absl::Status Records::Begin(const Config& config, const SessionOptions& options,
                                                     .logger = logger_.get(),
                                                     .tensors_to_log = options.tensors_to_log}));
   for (std::unique_ptr<logs::Hook>& hook : named) hooks_.push_back(std::move(hook));
-  const train::EpochSize epoch = {.num_examples = input.num_train_examples,
-                                  .batch_size = base.batch_size,
-                                  .across_epochs = input.across_epochs,
-                                  .steps = input.steps_per_epoch};
   auto progress = std::make_unique<logs::Progress>(
       logs::ProgressOptions{.format = logs::CurrentLogFormat(),
-                            .total_steps = train::TotalSteps(schedule, state, epoch),
+                            .total_steps = train::TotalSteps(schedule, state, EpochOf(config, input)),
                             .total_epochs = schedule.steps ? 0 : base.train_epochs,
                             .log_every_n_steps = config.train.log_every_n_steps,
                             .tensors = logs::TensorsInLog(base.hooks, options.tensors_to_log)});

@@ -20,6 +20,7 @@
 #include "utils/misc/size_text.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
+#include "utils/run/estimator_config.h"
 #include "utils/run/learning_rate_range.h"
 #include "utils/run/run_time.h"
 #include "utils/run/schedule_table.h"
@@ -28,20 +29,6 @@
 
 namespace official::run {
 namespace {
-
-train::Schedule ScheduleOf(const Config& config, const SessionOptions& options) {
-  return {.train_epochs = config.base.train_epochs,
-          .epochs_between_evals = config.base.epochs_between_evals,
-          .steps = options.steps,
-          .max_train_steps = config.performance.max_train_steps};
-}
-
-train::EpochSize EpochOf(const Config& config, const Input& input) {
-  return {.num_examples = input.num_train_examples,
-          .batch_size = config.base.batch_size,
-          .across_epochs = input.across_epochs,
-          .steps = input.steps_per_epoch};
-}
 
 int64_t StepsOfRun(const Config& config, const Input& input, const SessionOptions& options) {
   return train::TotalSteps(ScheduleOf(config, options), train::RunState(), EpochOf(config, input));
@@ -208,15 +195,10 @@ class Trial {
   absl::Status Open(train::Model model, const SessionOptions& options) {
     ASSIGN_OR_RETURN(const Devices devices, DevicesFor(config_));
     ASSIGN_OR_RETURN(auto strategy, MakeStrategy(config_, devices));
-    train::EstimatorConfig estimator{config_.train};
+    train::EstimatorConfig estimator = EstimatorConfigOf(config_, input_, train::ModelDir::Use::kRead, options);
     // An emptied directory has no checkpoint; neither has one that nobody makes.
     if (config_.base.clean) estimator.model_dir = files::JoinPath(config_.train.model_dir, "emptied");
     if (config_.base.eval_only) estimator.resume = train::Resume::kMust;
-    estimator.dataset = input_.dataset;
-    estimator.facts = input_.facts;
-    estimator.use = train::ModelDir::Use::kRead;
-    estimator.warm_start = options.fine_tune;
-    estimator.mismatch_hint = options.mismatch_hint;
     ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), std::move(estimator), std::move(strategy)));
     Tell("device", absl::StrCat(estimator_->strategy().Description(), ", strategy ", estimator_->strategy().name(),
                                 ", precision ", flags::DTypeFlagValue(config_.train.dtype), ", ", devices.replica_batch,

@@ -21,6 +21,7 @@
 #include "utils/misc/model_helpers.h"
 #include "utils/misc/restart.h"
 #include "utils/run/batch_size.h"
+#include "utils/run/estimator_config.h"
 #include "utils/run/next_restart.h"
 #include "utils/run/records.h"
 #include "utils/run/session_log.h"
@@ -30,31 +31,6 @@
 
 namespace official::run {
 namespace {
-
-train::Interruption AskSignals() {
-  if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
-  return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
-}
-
-train::EstimatorConfig EstimatorConfigFor(const Config& config, const Input& input, train::ModelDir::Use use,
-                                          const SessionOptions& options = {}) {
-  train::EstimatorConfig estimator{config.train};
-  estimator.dataset = input.dataset;
-  estimator.training_data = DescribeTrainingData(input);
-  estimator.facts = input.facts;
-  estimator.use = use;
-  estimator.trains = use == train::ModelDir::Use::kWrite && !config.base.eval_only;
-  if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
-  estimator.warm_start = options.fine_tune;
-  estimator.mismatch_hint = options.mismatch_hint;
-  estimator.servers = {.sync_replicas = config.cluster.sync_replicas,
-                       .replicas_to_aggregate = config.cluster.replicas_to_aggregate,
-                       .max_gradient_staleness = config.cluster.max_gradient_staleness,
-                       .placement = config.cluster.ps_placement};
-  estimator.interruption = AskSignals;
-  estimator.stop = &misc::StopSignalFlag();
-  return estimator;
-}
 
 // A directory that cannot be written is better found now than after all training.
 absl::Status CheckExportDir(const std::string& export_dir) {
@@ -153,7 +129,7 @@ absl::Status Session::Lock() {
   // If the default was missing when the program began, somebody else may have made it meanwhile.
   if (!base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(config_.train.model_dir));
   if (!base.clean || cluster_.restart) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(config_.train.model_dir, {base.data_dir}));
+  ASSIGN_OR_RETURN(const bool cleaned, misc::ApplyClean(config_.train.model_dir, config_.input_paths));
   if (cleaned) {
     LOG(INFO) << "--clean flag set. Removed existing model dir: " << config_.train.model_dir;
   }
@@ -177,23 +153,46 @@ absl::Status Session::BeginToFollow() {
 }
 
 absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input, SessionOptions options) {
-  const flags::BaseConfig& base = config_.base;
   input_ = DataOf(config_, std::move(input));
   options_ = std::move(options);
-  schedule_ = {.train_epochs = base.train_epochs,
-               .epochs_between_evals = base.epochs_between_evals,
-               .steps = options_.steps,
-               .max_train_steps = config_.performance.max_train_steps};
-  if (!only_evaluates()) input_.facts.push_back(TrainingDataFact(input_.fingerprint));
-  if (!options_.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(base, options_.name, options_.metrics));
+  schedule_ = ScheduleOf(config_, options_);
+  if (!options_.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(config_.base, options_.name, options_.metrics));
   if (follower_) {
     signals_.emplace();
     RETURN_IF_ERROR(BeginToFollow());
   }
-  const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
   loss_watch_.reset();
   if (exchange_ != nullptr) RETURN_IF_ERROR(CompareData());
-  train::EstimatorConfig estimator_config = EstimatorConfigFor(config_, input_, use, options_);
+  RETURN_IF_ERROR(MakeEstimator(std::move(model)));
+  if (only_evaluates()) {
+    if (estimator_->origin() == "fresh") return NothingTrained(config_);
+    LogStart(config_, devices_, options_.name, input_.dataset, *estimator_, /*only_evaluates=*/true);
+    if (!signals_) signals_.emplace();
+    running_ = true;
+    return estimator_.get();
+  }
+  if (!cluster_.is_server()) {
+    RETURN_IF_ERROR(estimator_->CheckBatchFits(BatchesOf(config_, input_)));
+  }
+  LogStart(config_, devices_, options_.name, input_.dataset, *estimator_, /*only_evaluates=*/false);
+  if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed && config_.base.seed_given) {
+    LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
+  }
+  RETURN_IF_ERROR(ChoosePosition());
+  first_step_ = estimator_->global_step();
+  RETURN_IF_ERROR(OpenBestEvaluations());
+  if (HasNextRound()) {
+    RETURN_IF_ERROR(BeginTraining());
+  } else {
+    LogNothingToDo(config_, schedule_, why_stop_, *estimator_);
+    if (is_chief()) PrintEndOf("nothing_to_do", {{"steps", 0}, {"examples_per_sec", nullptr}});
+  }
+  return estimator_.get();
+}
+
+absl::Status Session::MakeEstimator(train::Model model) {
+  const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
+  train::EstimatorConfig estimator_config = EstimatorConfigOf(config_, input_, use, options_);
   if (const auto& partitioner = config_.cluster.ps_partitioner; partitioner && cluster_.num_servers > 0) {
     ASSIGN_OR_RETURN(estimator_config.servers.partitioner,
                      distribute::ParsePartitioner(*partitioner, cluster_.num_servers));
@@ -213,30 +212,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   ASSIGN_OR_RETURN(auto strategy,
                    MakeStrategy(config_, devices_, host_server_ ? &host_server_->exchange() : exchange_.get()));
   ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), estimator_config, std::move(strategy)));
-  if (only_evaluates()) {
-    if (estimator_->origin() == "fresh") return NothingTrained(config_);
-    LogStart(config_, devices_, options_.name, input_.dataset, *estimator_, /*only_evaluates=*/true);
-    if (!signals_) signals_.emplace();
-    running_ = true;
-    return estimator_.get();
-  }
-  if (!cluster_.is_server()) {
-    RETURN_IF_ERROR(estimator_->CheckBatchFits(BatchesOf(config_, input_)));
-  }
-  LogStart(config_, devices_, options_.name, input_.dataset, *estimator_, /*only_evaluates=*/false);
-  if (const uint64_t seed = estimator_->state().seed; seed != config_.train.seed) {
-    LOG(WARNING) << "--seed=" << config_.train.seed << " is not used: this run started with seed " << seed;
-  }
-  RETURN_IF_ERROR(ChoosePosition());
-  first_step_ = estimator_->global_step();
-  RETURN_IF_ERROR(OpenBestEvaluations());
-  if (HasNextRound()) {
-    RETURN_IF_ERROR(BeginTraining());
-  } else {
-    LogNothingToDo(config_, schedule_, why_stop_, *estimator_);
-    if (is_chief()) PrintEndOf("nothing_to_do", {{"steps", 0}, {"examples_per_sec", nullptr}});
-  }
-  return estimator_.get();
+  return absl::OkStatus();
 }
 
 absl::Status Session::OpenBestEvaluations() {
@@ -504,7 +480,7 @@ absl::StatusOr<std::unique_ptr<train::Estimator>> OpenTrained(const Config& conf
   Input input;
   input.facts = std::move(facts);
   ASSIGN_OR_RETURN(auto strategy, MakeStrategy(one, devices));
-  return train::Estimator::Create(std::move(model), EstimatorConfigFor(config, input, train::ModelDir::Use::kRead),
+  return train::Estimator::Create(std::move(model), EstimatorConfigOf(one, input, train::ModelDir::Use::kRead),
                                   std::move(strategy));
 }
 

@@ -143,6 +143,8 @@ class Session {
   absl::Status BeginToFollow();
   // True for a worker beside an evaluator.
   bool leaves_evaluations() const { return cluster_.has_evaluator && !only_evaluates(); }
+  // Makes the strategy, too, and what the variables are kept with.
+  absl::Status MakeEstimator(train::Model model);
   // Checks that all workers have the same data.
   absl::Status CompareData();
   // Sets the position in the data at which the training continues, the same on all workers.

@@ -48,7 +48,8 @@ struct EstimatorConfig : TrainOptions {
   std::optional<std::string> warm_start = std::nullopt;
   // The bytes of model.ckpt-<step>.meta beside each checkpoint, a MetaGraphDef; empty: there is none.
   std::string meta_graph = "";
-  std::string mismatch_hint = "";  // ends the error for a checkpoint of another model
+  std::string mismatch_hint = "";                   // ends the error for a checkpoint of another model
+  std::string what_continues = "the same command";  // a training that is stopped
   ServerOptions servers = {};
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };
   // Not 0 once interruption() returns kStop: a step or a batch is then abandoned between two kernels where that loses

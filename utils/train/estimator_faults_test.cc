@@ -328,6 +328,13 @@ TEST_CASE("Links in place of the files of a run are refused before anything is t
     CHECK(absl::IsFailedPrecondition(status));
     CHECK_THAT(std::string(status.message()), Contains(name + ": it is a symbolic link"));
   }
+  const EstimatorConfig config = Config();
+  REQUIRE(files::MakeDirectories(config.model_dir).ok());
+  std::filesystem::create_symlink("/nowhere", config.model_dir + "/eval");
+  const absl::Status status =
+      Estimator::Create(Line(), config, distribute::Strategy::Create({.num_threads = 2}).value()).status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK_THAT(std::string(status.message()), Contains("/eval: it is a symbolic link, not a directory"));
 }
 
 }  // namespace

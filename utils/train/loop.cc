@@ -329,12 +329,12 @@ absl::Status Loop::End() {
         absl::StrCat("stopped at step ", state_.global_step, "; the other workers train on without this one"));
   }
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(last_.time - start);
-  return absl::CancelledError(
-      absl::StrCat("stopped at step ", state_.global_step,
-                   left_step_ ? absl::StrCat(" in the middle of step ", state_.global_step + 1) : "",
-                   "; its checkpoint was saved in ", elapsed.count(), " ms, and ",
-                   model_.stopped_for_late_worker() ? "another worker takes part from there on"
-                                                    : "the same command continues from it"));
+  return absl::CancelledError(absl::StrCat(
+      "stopped at step ", state_.global_step,
+      left_step_ ? absl::StrCat(" in the middle of step ", state_.global_step + 1) : "",
+      "; its checkpoint was saved in ", elapsed.count(), " ms, and ",
+      model_.stopped_for_late_worker() ? "another worker takes part from there on"
+                                       : absl::StrCat(model_.config().what_continues, " continues from it")));
 }
 
 }  // namespace

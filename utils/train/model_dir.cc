@@ -37,6 +37,7 @@ absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, U
   for (const char* name : {kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile}) {
     RETURN_IF_ERROR(files::CheckRegularOrMissing(dir->File(name)));
   }
+  RETURN_IF_ERROR(files::CheckDirectoryOrMissing(dir->File("eval")));
   return dir;
 }
 

@@ -27,6 +27,7 @@ namespace official::train {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using compute::DType;
 using compute::Tensor;
 using compute::Value;
@@ -169,7 +170,8 @@ TEST_CASE("A step that has begun to update is finished") {
   runs_left = 5 * parts.replicas - parts.replicas + 1;
   const absl::Status status = estimator->Train(Input(), 20, {});
   CHECK(absl::IsCancelled(status));
-  CHECK_THAT(std::string(status.message()), Contains("stopped at step 5;"));
+  CHECK_THAT(std::string(status.message()),
+             Contains("stopped at step 5;") && EndsWith(" ms, and the same command continues from it"));
   CHECK(BitsOf(*estimator) == BitsAfter(5, At::kUpdate, parts));
   stop = 0;
 }

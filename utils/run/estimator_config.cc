@@ -1,0 +1,52 @@
+#include "utils/run/estimator_config.h"
+
+#include "utils/misc/stop_signals.h"
+#include "utils/run/training_data.h"
+
+namespace official::run {
+
+train::Interruption AskSignals() {
+  if (misc::StopSignalReceived() != 0) return train::Interruption::kStop;
+  return misc::TakeSaveRequest() ? train::Interruption::kSave : train::Interruption::kNone;
+}
+
+train::EstimatorConfig EstimatorConfigOf(const Config& config, const Input& input, train::ModelDir::Use use,
+                                         const SessionOptions& options) {
+  train::EstimatorConfig estimator{config.train};
+  estimator.dataset = input.dataset;
+  estimator.training_data = DescribeTrainingData(input);
+  estimator.facts = input.facts;
+  estimator.use = use;
+  estimator.trains = use != train::ModelDir::Use::kEvaluate && !config.base.eval_only;
+  if (estimator.trains) estimator.facts.push_back(TrainingDataFact(input.fingerprint));
+  if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
+  estimator.warm_start = options.fine_tune;
+  estimator.mismatch_hint = options.mismatch_hint;
+  if (config.base.clean) estimator.what_continues = "the same command without --clean";
+  if (config.train.resume == train::Resume::kNever) {
+    estimator.what_continues = "the same command without --resume=never";
+  }
+  estimator.servers = {.sync_replicas = config.cluster.sync_replicas,
+                       .replicas_to_aggregate = config.cluster.replicas_to_aggregate,
+                       .max_gradient_staleness = config.cluster.max_gradient_staleness,
+                       .placement = config.cluster.ps_placement};
+  estimator.interruption = AskSignals;
+  estimator.stop = &misc::StopSignalFlag();
+  return estimator;
+}
+
+train::Schedule ScheduleOf(const Config& config, const SessionOptions& options) {
+  return {.train_epochs = config.base.train_epochs,
+          .epochs_between_evals = config.base.epochs_between_evals,
+          .steps = options.steps,
+          .max_train_steps = config.performance.max_train_steps};
+}
+
+train::EpochSize EpochOf(const Config& config, const Input& input) {
+  return {.num_examples = input.num_train_examples,
+          .batch_size = config.base.batch_size,
+          .across_epochs = input.across_epochs,
+          .steps = input.steps_per_epoch};
+}
+
+}  // namespace official::run

@@ -1,0 +1,24 @@
+// What the flags and the input of a run say to utils/train: the same for a run, its rehearsal and a prediction.
+#pragma once
+
+#include "utils/run/config.h"
+#include "utils/run/input.h"
+#include "utils/run/session.h"
+#include "utils/train/config.h"
+#include "utils/train/model_dir.h"
+#include "utils/train/rounds.h"
+
+namespace official::run {
+
+// What the signals to this process ask its training for.
+train::Interruption AskSignals();
+
+// It trains unless --eval_only or `use` say otherwise; then the training data are among its facts (training_data.h).
+train::EstimatorConfig EstimatorConfigOf(const Config& config, const Input& input, train::ModelDir::Use use,
+                                         const SessionOptions& options = {});
+
+train::Schedule ScheduleOf(const Config& config, const SessionOptions& options);
+
+train::EpochSize EpochOf(const Config& config, const Input& input);
+
+}  // namespace official::run
