@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-PROTOCOL = b"official workers 3"
+PROTOCOL = b"official workers 4"
 
 
 def connect(address: str, timeout: float = 5) -> socket.socket:

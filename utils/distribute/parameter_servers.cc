@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/result_bytes.h"
 #include "utils/logs/log.h"
 
 namespace official::distribute {
@@ -18,15 +19,6 @@ namespace {
 constexpr Exchange::Channel kRequests = Exchange::Channel::kSums, kNews = Exchange::Channel::kValues;
 
 constexpr std::chrono::milliseconds kAskEvery(100);
-
-// An answer ends with the code of its status.
-absl::StatusOr<std::string> UnpackAnswer(std::string frame) {
-  if (frame.empty()) return absl::DataLossError("an answer of a ps is empty");
-  const auto code = static_cast<absl::StatusCode>(frame.back());
-  frame.pop_back();
-  if (code != absl::StatusCode::kOk) return absl::Status(code, frame);
-  return frame;
-}
 
 }  // namespace
 
@@ -51,7 +43,7 @@ absl::StatusOr<std::vector<std::string>> ParameterServers::Ask(const std::vector
     absl::StatusOr<std::string> frame = exchange_.Receive(num_workers() + s, kRequests, timeout_);
     broken_ = frame.status();
     RETURN_IF_ERROR(broken_);
-    absl::StatusOr<std::string> answer = UnpackAnswer(*std::move(frame));
+    absl::StatusOr<std::string> answer = UnpackResult(*std::move(frame));
     // All answers are received, so that the next request does not meet one of these.
     first_error.Update(answer.status());
     if (answer.ok()) answers[s] = *std::move(answer);
@@ -107,10 +99,7 @@ absl::Status ParameterServers::ServeProcess(int worker, Answerer& answerer) {
     RETURN_IF_ERROR(request.status());
     if (request->empty()) return absl::OkStatus();
     const absl::StatusOr<std::string> answer = answerer.Answer(worker, *std::move(request));
-    const auto code = static_cast<char>(answer.status().code());
-    const absl::string_view parts[] = {answer.ok() ? absl::string_view(*answer) : answer.status().message(),
-                                       {&code, 1}};
-    RETURN_IF_ERROR(exchange_.Send(worker, kRequests, parts));
+    RETURN_IF_ERROR(exchange_.Send(worker, kRequests, PackResult(answer)));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "utils/distribute/cross_device_ops_summer.h"
 #include "utils/distribute/device_summer.h"
 #include "utils/distribute/in_process_group.h"
+#include "utils/distribute/result_bytes.h"
 #include "utils/distribute/worker_summer.h"
 #include "utils/logs/log.h"
 
@@ -320,18 +321,12 @@ absl::StatusOr<std::string> Strategy::FromChief(absl::StatusOr<std::string> own)
   const AddTime add_time(seconds_of_values_);
   Exchange& exchange = *this->exchange();
   constexpr Exchange::Channel kValues = Exchange::Channel::kValues;
-  // The code of the status in front, then its message or what is given.
   if (is_chief()) {
-    const std::string frame = absl::StrCat(std::string(1, static_cast<char>(own.status().code())),
-                                           own.ok() ? *own : std::string(own.status().message()));
-    for (int w = 1; w < exchange.num_workers(); ++w) RETURN_IF_ERROR(exchange.Send(w, kValues, frame));
+    for (int w = 1; w < exchange.num_workers(); ++w) RETURN_IF_ERROR(exchange.Send(w, kValues, PackResult(own)));
     return own;
   }
   ASSIGN_OR_RETURN(std::string frame, exchange.Receive(0, kValues, timeout_));
-  const auto code = frame.empty() ? absl::StatusCode::kInternal : static_cast<absl::StatusCode>(frame[0]);
-  frame.erase(0, 1);
-  if (code != absl::StatusCode::kOk) return absl::Status(code, frame);
-  return frame;
+  return UnpackResult(std::move(frame));
 }
 
 absl::StatusOr<std::string> Strategy::GatherOfReplicas(absl::string_view own) const {

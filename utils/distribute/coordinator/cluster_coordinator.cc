@@ -217,8 +217,9 @@ absl::Status ClusterCoordinator::Ask(int worker, const WorkerRequest& request, W
   // A function may take long. If the worker is lost, the exchange says so.
   constexpr std::chrono::seconds kLong = std::chrono::hours(24 * 365);
   RETURN_IF_ERROR(servers_.exchange().Send(worker, kChannel, PackRequest(request)));
-  ASSIGN_OR_RETURN(const std::string frame, servers_.exchange().Receive(worker, kChannel, kLong));
-  return UnpackAnswer(frame, answer);
+  ASSIGN_OR_RETURN(std::string frame, servers_.exchange().Receive(worker, kChannel, kLong));
+  answer = UnpackAnswer(std::move(frame));
+  return absl::OkStatus();
 }
 
 void ClusterCoordinator::SetPresent(int worker, bool present) {

@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/result_bytes.h"
 #include "utils/distribute/tensor_bytes.h"
 
 namespace official::coordinator {
@@ -30,13 +32,13 @@ std::string PackRequest(const WorkerRequest& request) {
 }
 
 std::string PackAnswer(const WorkerAnswer& answer) {
-  std::string bytes;
-  const absl::string_view message(answer.status().message());
-  distribute::AppendNumber(static_cast<int64_t>(answer.status().code()), bytes);
-  distribute::AppendText(message, bytes);
-  if (!answer.ok()) return bytes;
-  for (const Tensor& result : *answer) distribute::AppendTensor(result, bytes);
-  return bytes;
+  absl::StatusOr<std::string> bytes = "";
+  if (!answer.ok()) {
+    bytes = answer.status();
+  } else {
+    for (const Tensor& result : *answer) distribute::AppendTensor(result, *bytes);
+  }
+  return absl::StrJoin(distribute::PackResult(bytes), "");
 }
 
 absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes) {
@@ -52,18 +54,9 @@ absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes) {
   return request;
 }
 
-absl::Status UnpackAnswer(absl::string_view bytes, WorkerAnswer& answer) {
-  ASSIGN_OR_RETURN(const int64_t code, distribute::TakeNumber(bytes));
-  ASSIGN_OR_RETURN(const std::string message, distribute::TakeText(bytes));
-  if (code < 0 || code > static_cast<int64_t>(absl::StatusCode::kUnauthenticated)) {
-    return absl::DataLossError("an answer of a worker has no status");
-  }
-  if (code != 0) {
-    answer = absl::Status(static_cast<absl::StatusCode>(code), message);
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(answer, TakeTensors(bytes));
-  return absl::OkStatus();
+WorkerAnswer UnpackAnswer(std::string bytes) {
+  ASSIGN_OR_RETURN(const std::string results, distribute::UnpackResult(std::move(bytes)));
+  return TakeTensors(results);
 }
 
 }  // namespace official::coordinator

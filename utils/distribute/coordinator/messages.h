@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -36,6 +35,6 @@ std::string PackRequest(const WorkerRequest& request);
 std::string PackAnswer(const WorkerAnswer& answer);
 // DataLoss for bytes that are none.
 absl::StatusOr<WorkerRequest> UnpackRequest(absl::string_view bytes);
-absl::Status UnpackAnswer(absl::string_view bytes, WorkerAnswer& answer);
+WorkerAnswer UnpackAnswer(std::string bytes);
 
 }  // namespace official::coordinator

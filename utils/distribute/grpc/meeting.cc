@@ -11,11 +11,12 @@
 #include "utils/compute/core/status.h"
 #include "utils/distribute/grpc/credentials.h"
 #include "utils/distribute/grpc/peer.h"
+#include "utils/distribute/result_bytes.h"
 
 namespace official::distribute {
 namespace {
 
-constexpr char kProtocol[] = "official workers 3";
+constexpr char kProtocol[] = "official workers 4";
 constexpr size_t kMostNamed = 10;
 
 // Worker 0's proof towards a worker, and that of a worker.
@@ -37,35 +38,26 @@ std::vector<std::string> FlatFacts(const ConnectOptions& options) {
   return flat;
 }
 
-// The answer to a worker: the code of a status, then its message, or the job, the incarnation, and all numbers and
-// addresses in turn.
+// The answer to a worker: an error, or the job, the incarnation, and all numbers and addresses in turn.
 std::string PackAnswer(const absl::StatusOr<Job>& result, const std::string& job) {
-  std::vector<std::string> strings = {absl::StrCat(static_cast<int>(result.status().code()))};
-  if (!result.ok()) {
-    strings.emplace_back(result.status().message());
-  } else {
-    strings.push_back(job);
-    strings.push_back(absl::StrCat(result->incarnation));
-    for (const auto& [worker, address] : result->addresses) {
-      strings.push_back(absl::StrCat(worker));
-      strings.push_back(address);
-    }
+  if (!result.ok()) return absl::StrJoin(PackResult(result.status()), "");
+  std::vector<std::string> strings = {job, absl::StrCat(result->incarnation)};
+  for (const auto& [worker, address] : result->addresses) {
+    strings.push_back(absl::StrCat(worker));
+    strings.push_back(address);
   }
-  return PackStrings(strings);
+  return absl::StrJoin(PackResult(PackStrings(strings)), "");
 }
 
-absl::StatusOr<Job> UnpackAnswer(const std::string& message, const ConnectOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> strings, UnpackStrings(message));
-  int code = -1;
-  if (strings.size() < 2 || !absl::SimpleAtoi(strings[0], &code)) {
+absl::StatusOr<Job> UnpackAnswer(std::string message, const ConnectOptions& options) {
+  ASSIGN_OR_RETURN(const std::string packed, UnpackResult(std::move(message)));
+  ASSIGN_OR_RETURN(const std::vector<std::string> strings, UnpackStrings(packed));
+  Job job;
+  if (strings.size() < 2 || !absl::SimpleAtoi(strings[1], &job.incarnation)) {
     return absl::InternalError("worker 0 has answered what is no answer");
   }
-  if (code != 0) return absl::Status(static_cast<absl::StatusCode>(code), strings[1]);
-  Job job = {.addresses = {}, .key = KeyOf(options.secret, strings[1])};
-  if (strings.size() < 3 || !absl::SimpleAtoi(strings[2], &job.incarnation)) {
-    return absl::InternalError("worker 0 has not said which process this one is");
-  }
-  for (size_t i = 3; i + 1 < strings.size(); i += 2) {
+  job.key = KeyOf(options.secret, strings[0]);
+  for (size_t i = 2; i + 1 < strings.size(); i += 2) {
     int worker = -1;
     if (!absl::SimpleAtoi(strings[i], &worker) || worker < 0 || worker >= static_cast<int>(options.addresses.size())) {
       return absl::InternalError("worker 0 has named a worker that there is not");
