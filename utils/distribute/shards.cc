@@ -70,6 +70,14 @@ absl::StatusOr<Partitioner> ParsePartitioner(absl::string_view text, int num_ser
       "1, such as fixed_size:2");
 }
 
+absl::StatusOr<int64_t> NumShards(const Partitioner& partitioner, const compute::VariableSpec& variable) {
+  if (partitioner == nullptr || variable.type.shape.rank() == 0) return 1;
+  const int64_t num_rows = variable.type.shape.dim(0), num_shards = partitioner(variable.type);
+  if (num_shards >= 1 && num_shards <= std::max<int64_t>(1, num_rows)) return num_shards;
+  return absl::InvalidArgumentError(absl::StrCat("the partitioner must return a number of shards from 1 to the ",
+                                                 num_rows, " rows of variable ", variable.name, ", got: ", num_shards));
+}
+
 compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i) {
   const int64_t rows = num_rows / num_shards, larger = num_rows % num_shards;
   const auto begin = [&](int64_t shard) { return rows * shard + std::min(shard, larger); };

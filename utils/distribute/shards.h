@@ -33,6 +33,10 @@ absl::StatusOr<Partitioner> MaxSizePartitioner(int64_t max_shard_bytes,
 // InvalidArgument says what is wanted.
 absl::StatusOr<Partitioner> ParsePartitioner(absl::string_view text, int num_servers);
 
+// Returns the number of shards of a variable: 1 for a scalar, and without a partitioner. InvalidArgument, which names
+// the variable, if the partitioner returns less than 1 or more than there are rows.
+absl::StatusOr<int64_t> NumShards(const Partitioner& partitioner, const compute::VariableSpec& variable);
+
 // Returns the rows of shard `i` of `num_shards` of a variable with so many rows: the first ones have one more.
 compute::Share RowsOfShard(int64_t num_rows, int64_t num_shards, int64_t i);
 

@@ -36,21 +36,13 @@ struct Shard {
 // The shards that are placed on one server, by variable.
 using Shards = std::map<std::string, std::vector<Shard>>;
 
-absl::StatusOr<int64_t> NumShards(const distribute::Partitioner& partitioner, const VariableSpec& variable) {
-  if (partitioner == nullptr || variable.type.shape.rank() == 0) return 1;
-  const int64_t num_rows = variable.type.shape.dim(0), num_shards = partitioner(variable.type);
-  if (num_shards >= 1 && num_shards <= std::max<int64_t>(1, num_rows)) return num_shards;
-  return absl::InvalidArgumentError(absl::StrCat("the partitioner must return a number of shards from 1 to the ",
-                                                 num_rows, " rows of variable ", variable.name, ", got: ", num_shards));
-}
-
 // Places the variables of a model on the servers. `num_placed` is the number of shards of all of them.
 absl::StatusOr<Shards> Place(const ServerUpdate& update, const std::vector<VariableSpec>& variables,
                              size_t& num_placed) {
   std::vector<std::pair<const VariableSpec*, Shard>> all;
   std::vector<int64_t> num_bytes = {sizeof(int64_t)};  // of global_step
   for (const VariableSpec& variable : variables) {
-    ASSIGN_OR_RETURN(const int64_t num_shards, NumShards(update.partitioner, variable));
+    ASSIGN_OR_RETURN(const int64_t num_shards, distribute::NumShards(update.partitioner, variable));
     const int64_t num_rows = variable.type.shape.rank() == 0 ? 1 : variable.type.shape.dim(0);
     for (int64_t i = 0; i < num_shards; ++i) {
       const compute::Share rows = distribute::RowsOfShard(num_rows, num_shards, i);

@@ -57,21 +57,13 @@ absl::Status ClusterCoordinator::CreateVariables(const std::string& step,
   for (const compute::VariableSpec& spec : built.graph->variables()) {
     if (client_.placed().count(spec.name) > 0) continue;
     const Tensor value = compute::InitialValue(spec.initializer, spec.type, spec.name, options_.seed);
-    ASSIGN_OR_RETURN(const int64_t num_shards, NumShards(spec));
+    ASSIGN_OR_RETURN(const int64_t num_shards, distribute::NumShards(options_.variable_partitioner, spec));
     RETURN_IF_ERROR(Failed(client_.Create(spec.name, value, num_shards)));
   }
   RETURN_IF_ERROR(Failed(client_.Prepare(step, inputs)));
   ASSIGN_OR_RETURN(std::vector<std::string> names, TrackedNames());
   std::erase_if(names, [&](const std::string& name) { return std::binary_search(before.begin(), before.end(), name); });
   return Restore(names);
-}
-
-absl::StatusOr<int64_t> ClusterCoordinator::NumShards(const compute::VariableSpec& variable) const {
-  if (options_.variable_partitioner == nullptr || variable.type.shape.rank() == 0) return 1;
-  const int64_t num_rows = variable.type.shape.dim(0), num_shards = options_.variable_partitioner(variable.type);
-  if (num_shards >= 1 && num_shards <= std::max<int64_t>(1, num_rows)) return num_shards;
-  return absl::InvalidArgumentError(absl::StrCat("variable_partitioner must return a number of shards from 1 to the ",
-                                                 num_rows, " rows of variable ", variable.name, ", got: ", num_shards));
 }
 
 absl::StatusOr<std::vector<std::string>> ClusterCoordinator::TrackedNames() {

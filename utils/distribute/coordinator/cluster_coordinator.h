@@ -121,7 +121,6 @@ class ClusterCoordinator : public distribute::Trackable {
   // Returns "worker 1 at 10.0.0.1:2222, worker 2 at 10.0.0.2:2222".
   std::string WorkerNames() const;
 
-  absl::StatusOr<int64_t> NumShards(const compute::VariableSpec& variable) const;
   // Assigns to variables what read_ has of them.
   absl::Status Restore(absl::Span<const std::string> names);
   // An error of the exchange is one of the job.

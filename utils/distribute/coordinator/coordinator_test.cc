@@ -315,7 +315,7 @@ TEST_CASE("A partitioner that makes no shards, or more than rows, is refused") {
     const absl::Status status = coordinator.CreateVariables("step", TypesOf(BatchOf(0)));
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()),
-               Contains("variable_partitioner must return a number of shards from 1 to the 8 rows of variable "
+               Contains("the partitioner must return a number of shards from 1 to the 8 rows of variable "
                         "embedding/embeddings, got: " +
                         std::to_string(num_shards)));
     return absl::OkStatus();
