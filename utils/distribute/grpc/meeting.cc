@@ -87,6 +87,116 @@ absl::Status StartTimeout(bool again, const std::string& what) {
   return absl::DeadlineExceededError(absl::StrCat(what, "; start all workers, or raise --start_timeout_secs"));
 }
 
+// Joiner: the meeting, as another worker takes part in it. It tries to join until worker 0 answers, or for too long.
+class Joiner {
+ public:
+  Joiner(const ConnectOptions& options, const std::string& address)
+      : options_(options), address_(address), channel_(MakeChannel(host_, options)) {}
+
+  absl::StatusOr<Job> Join() {
+    std::optional<absl::StatusOr<Job>> answer;
+    // Worker 0 may have been started anew, or its server may come up just now.
+    do {
+      answer = TryOnce();
+    } while (!answer && absl::IsUnavailable(error_) && Clock::now() < end_);
+    if (answer) return *std::move(answer);
+    if (absl::IsPermissionDenied(error_)) return absl::InvalidArgumentError(error_.message());
+    return absl::IsUnavailable(error_) || absl::IsDeadlineExceeded(error_) ? GiveUp() : error_;
+  }
+
+ private:
+  using Clock = std::chrono::system_clock;
+  // A little longer than worker 0 waits, who knows the reason.
+  static constexpr std::chrono::seconds kLonger{2};
+
+  // Returns the answer of worker 0. Nothing if there is none: `error_` says why, Unavailable if it may come yet.
+  std::optional<absl::StatusOr<Job>> TryOnce() {
+    // Why there is no connection, as it was a little before worker 0 ends, too.
+    constexpr std::chrono::seconds kLookBefore(1);
+    constexpr std::chrono::milliseconds kTryAgain(50);
+    error_ = WaitUntilConnected(*channel_, TaskName(options_, 0), host_, options_);
+    if (!error_.ok()) {
+      if (no_connection_.empty() && Clock::now() >= end_ - kLonger - kLookBefore) {
+        no_connection_ = std::string(WhyNoConnection(TaskName(options_, 0), host_, options_.tls).message());
+      }
+      return std::nullopt;
+    }
+    const Clock::time_point begin = Clock::now();
+    const absl::StatusOr<std::string> answer = Call();
+    const absl::StatusOr<Job> job = answer.ok() ? UnpackAnswer(*answer, options_) : answer.status();
+    if (answer.ok() && !(options_.elastic && absl::IsUnavailable(job.status()))) return job;
+    const bool was_kept = answer.ok() || Clock::now() - begin > std::chrono::seconds(1);
+    if (options_.elastic && was_kept) end_ = Clock::now() + patience_ + kLonger;
+    error_ = job.status();
+    if (absl::IsUnavailable(error_)) refusal_ = std::string(error_.message());
+    if (absl::IsAlreadyExists(error_)) error_ = NumberIsTaken();
+    std::this_thread::sleep_for(kTryAgain);
+    return std::nullopt;
+  }
+
+  // Joins on a connection, and returns the answer of worker 0.
+  absl::StatusOr<std::string> Call() const {
+    // The worker 0 of an elastic job keeps those that come late until it can take them, however long that is.
+    const Clock::time_point deadline = options_.elastic ? Clock::time_point::max() : end_;
+    return CallJoin(
+        channel_, PackStrings({kProtocol, nonce_}), [this](const std::string& challenge) { return Respond(challenge); },
+        deadline,
+        [this] {
+          if (!options_.log) return;
+          options_.log(absl::StrCat("waiting for worker 0 at ", host_, " to begin with this one"));
+        });
+  }
+
+  // Returns the second message, after worker 0 has proved that it has the secret.
+  absl::StatusOr<std::string> Respond(const std::string& challenge) const {
+    ASSIGN_OR_RETURN(const std::vector<std::string> strings, UnpackStrings(challenge));
+    if (strings.size() != 2 || !SameProof(strings[1], HostProof(options_.secret, strings[0], nonce_))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("worker 0 at ", host_, " has another secret; give all the same --run_secret_file"));
+    }
+    const std::string worker = absl::StrCat(options_.worker);
+    std::vector<std::string> second = {worker, GuestProof(options_.secret, worker, strings[0], nonce_),
+                                       absl::StrCat(options_.addresses.size()), address_};
+    const std::vector<std::string> facts = FlatFacts(options_);
+    second.insert(second.end(), facts.begin(), facts.end());
+    return PackStrings(second);
+  }
+
+  // Returns the error when worker 0 has a process of this number already: Unavailable, as long as that may be a
+  // predecessor that has gone, which worker 0 may not know yet, else InvalidArgument. A predecessor that waited has
+  // gone for worker 0 when it was silent for too long.
+  absl::Status NumberIsTaken() {
+    const bool waits = options_.elastic || IsDispensable(options_, options_.worker);
+    const std::chrono::seconds predecessor_leaves(waits ? 1 + options_.peer_timeout.count() : 1);
+    taken_since_ = taken_since_.value_or(Clock::now());
+    return Clock::now() - *taken_since_ > predecessor_leaves ? absl::InvalidArgumentError(error_.message())
+                                                             : absl::UnavailableError(error_.message());
+  }
+
+  // Returns the error after all tries, with the reason that tells most.
+  absl::Status GiveUp() const {
+    const std::string reason = !no_connection_.empty() ? no_connection_
+                               : !refusal_.empty()     ? refusal_
+                                                       : std::string(error_.message());
+    return StartTimeout(again_, absl::StrCat(TaskName(options_, options_.worker), " has waited ", patience_.count(),
+                                             " s for worker 0 at ", host_, again_ ? "" : " and all other workers",
+                                             reason.empty() ? "" : ": ", reason));
+  }
+
+  const ConnectOptions& options_;
+  const std::string address_;  // of this worker
+  const std::string& host_ = options_.addresses[0];
+  const std::string nonce_ = RandomBytes();
+  const std::shared_ptr<grpc::Channel> channel_;
+  const bool again_ = BeginsAgain(options_);
+  // Worker 0 begins again at once, or not at all.
+  const std::chrono::seconds patience_ = again_ ? options_.peer_timeout : options_.start_timeout;
+  Clock::time_point end_ = Clock::now() + patience_ + kLonger;
+  absl::Status error_;                            // of the last try
+  std::string no_connection_, refusal_;           // the reasons, if they are known
+  std::optional<Clock::time_point> taken_since_;  // this worker's number
+};
+
 }  // namespace
 
 Host::Host(const ConnectOptions& options, Mailbox& mailbox, Refusals& refusals)
@@ -301,74 +411,7 @@ absl::StatusOr<Job> Host::Meet(const std::string& address) {
 }
 
 absl::StatusOr<Job> MeetAt(const ConnectOptions& options, const std::string& address) {
-  const std::string nonce = RandomBytes(), worker = absl::StrCat(options.worker);
-  const auto respond = [&](const std::string& challenge) -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const std::vector<std::string> strings, UnpackStrings(challenge));
-    if (strings.size() != 2 || !SameProof(strings[1], HostProof(options.secret, strings[0], nonce))) {
-      return absl::InvalidArgumentError(absl::StrCat("worker 0 at ", options.addresses[0],
-                                                     " has another secret; give all the same --run_secret_file"));
-    }
-    std::vector<std::string> second = {worker, GuestProof(options.secret, worker, strings[0], nonce),
-                                       absl::StrCat(options.addresses.size()), address};
-    const std::vector<std::string> facts = FlatFacts(options);
-    second.insert(second.end(), facts.begin(), facts.end());
-    return PackStrings(second);
-  };
-  using Clock = std::chrono::system_clock;
-  // A little longer than worker 0 waits, who knows the reason.
-  constexpr std::chrono::seconds kLonger(2);
-  // Why there is no connection, as it was a little before worker 0 ends, too.
-  constexpr std::chrono::seconds kLookBefore(1);
-  // A predecessor that waits has gone for worker 0 when it was silent for too long.
-  const bool waits = options.elastic || IsDispensable(options, options.worker);
-  const std::chrono::seconds predecessor_leaves(waits ? 1 + options.peer_timeout.count() : 1);
-  constexpr std::chrono::milliseconds kTryAgain(50);
-  const std::string& host = options.addresses[0];
-  const bool again = BeginsAgain(options);
-  // Worker 0 begins again at once, or not at all.
-  const std::chrono::seconds patience = again ? options.peer_timeout : options.start_timeout;
-  std::string no_connection, refusal;
-  std::optional<Clock::time_point> taken_since;  // this worker's number
-  Clock::time_point end = Clock::now() + patience + kLonger;
-  const std::shared_ptr<grpc::Channel> channel = MakeChannel(host, options);
-  const auto tell = [&] {
-    if (options.log) options.log(absl::StrCat("waiting for worker 0 at ", host, " to begin with this one"));
-  };
-  for (;;) {
-    absl::Status status = WaitUntilConnected(*channel, TaskName(options, 0), host, options);
-    if (status.ok()) {
-      const Clock::time_point begin = Clock::now();
-      // The worker 0 of an elastic job keeps those that come late until it can take them, however long that is.
-      const Clock::time_point call_end = options.elastic ? Clock::time_point::max() : end;
-      const absl::StatusOr<std::string> answer =
-          CallJoin(channel, PackStrings({kProtocol, nonce}), respond, call_end, tell);
-      const absl::StatusOr<Job> job = answer.ok() ? UnpackAnswer(*answer, options) : answer.status();
-      if (answer.ok() && !(options.elastic && absl::IsUnavailable(job.status()))) return job;
-      const bool was_kept = answer.ok() || Clock::now() - begin > std::chrono::seconds(1);
-      if (options.elastic && was_kept) end = Clock::now() + patience + kLonger;
-      status = job.status();
-      if (absl::IsUnavailable(status)) refusal = std::string(status.message());
-      if (absl::IsAlreadyExists(status)) {
-        // Of a predecessor that has gone worker 0 may not know yet.
-        taken_since = taken_since.value_or(Clock::now());
-        if (Clock::now() - *taken_since > predecessor_leaves) return absl::InvalidArgumentError(status.message());
-        status = absl::UnavailableError(status.message());
-      }
-      std::this_thread::sleep_for(kTryAgain);
-    } else if (no_connection.empty() && Clock::now() >= end - kLonger - kLookBefore) {
-      no_connection = std::string(WhyNoConnection(TaskName(options, 0), host, options.tls).message());
-    }
-    if (absl::IsPermissionDenied(status)) return absl::InvalidArgumentError(status.message());
-    // Worker 0 may have been started anew, or its server may come up just now.
-    if (absl::IsUnavailable(status) && Clock::now() < end) continue;
-    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) return status;
-    const std::string reason = !no_connection.empty() ? no_connection
-                               : !refusal.empty()     ? refusal
-                                                      : std::string(status.message());
-    return StartTimeout(
-        again, absl::StrCat(TaskName(options, options.worker), " has waited ", patience.count(), " s for worker 0 at ",
-                            host, again ? "" : " and all other workers", reason.empty() ? "" : ": ", reason));
-  }
+  return Joiner(options, address).Join();
 }
 
 }  // namespace official::distribute
