@@ -1,8 +1,6 @@
 #include "utils/misc/available_memory.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <optional>
 #include <vector>
@@ -11,20 +9,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "utils/misc/system_files.h"
 
 namespace official::misc {
 namespace {
 
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // The number in a file that has only one, or after `key` in one with lines "key number ...". Nothing if there is none:
 // the file is missing, or the number is a word, such as "max".
 std::optional<int64_t> NumberIn(const std::string& path, absl::string_view key = "") {
-  const std::string text = ReadFile(path);
+  const std::string text = ReadSystemFile(path);
   for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
     const size_t at = key.empty() ? 0 : 1;
@@ -51,24 +44,10 @@ std::optional<int64_t> LeftInGroup(const std::string& group, bool version2) {
 // The least that the groups of the process leave.
 int64_t LeftInGroups(const MemoryFiles& files) {
   int64_t left = std::numeric_limits<int64_t>::max();
-  const std::string membership = ReadFile(files.membership);
-  for (const absl::string_view line : absl::StrSplit(membership, '\n')) {
-    // <number>:<controllers>:<path>; version 2 is number 0 and names no controllers.
-    const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (fields.size() < 3) continue;
-    const std::vector<absl::string_view> controllers = absl::StrSplit(fields[1], ',');
-    const bool version2 = fields[0] == "0" && fields[1].empty();
-    if (!version2 && std::find(controllers.begin(), controllers.end(), "memory") == controllers.end()) continue;
-    const std::string root = version2 ? files.groups : absl::StrCat(files.groups, "/memory");
-    // The group and those around it. Within a container the path may be the host's, of which only the root is seen.
-    std::string path(absl::StripSuffix(fields[2], "/"));
-    for (;;) {
-      left = std::min(left, LeftInGroup(root + path, version2).value_or(left));
-      const size_t slash = path.rfind('/');
-      if (slash == std::string::npos) break;
-      path.resize(slash);
-    }
-  }
+  ForEachControlGroup(ReadSystemFile(files.membership), files.groups, "memory",
+                      [&](const std::string& folder, bool version2) {
+                        left = std::min(left, LeftInGroup(folder, version2).value_or(left));
+                      });
   return left;
 }
 

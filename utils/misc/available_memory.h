@@ -10,7 +10,7 @@ namespace official::misc {
 struct MemoryFiles {
   std::string meminfo = "/proc/meminfo";
   std::string membership = "/proc/self/cgroup";
-  std::string groups = "/sys/fs/cgroup";  // where control groups are mounted; those of version 1 in its folder "memory"
+  std::string groups = "/sys/fs/cgroup";  // where control groups are mounted
 };
 
 // Returns the bytes of memory that this process can have without swapping, nor exceeding the limit of its control
