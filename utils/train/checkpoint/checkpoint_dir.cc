@@ -31,6 +31,14 @@ absl::StatusOr<std::unique_ptr<BundleReader>> OpenVerified(const std::string& pr
   return reader;
 }
 
+// Returns the same text for all paths of a checkpoint whose directory exists: TensorFlow's Saver lists absolute ones,
+// and the user may name the directory by another one.
+std::string CanonicalPrefix(const std::string& prefix) {
+  std::error_code error;
+  const std::filesystem::path directory = std::filesystem::canonical(files::DirectoryOf(prefix), error);
+  return error ? prefix : files::JoinPath(directory.string(), BaseName(prefix));
+}
+
 // The error for a prefix without an index: names the checkpoints that may be meant.
 absl::Status NoCheckpoint(const std::string& prefix) {
   const std::string directory = files::DirectoryOf(prefix);
@@ -173,10 +181,12 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& mode
     listed.push_back(files::JoinPath(model_dir, state->model_checkpoint_path()));
   }
   ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
+  std::set<std::string> canonical;
+  for (const std::string& prefix : listed) canonical.insert(CanonicalPrefix(prefix));
   std::vector<std::string> prefixes;
   for (const int64_t step : steps) {
     std::string prefix = files::JoinPath(model_dir, absl::StrCat(kPrefix, step));
-    if (std::find(listed.begin(), listed.end(), prefix) == listed.end()) prefixes.push_back(std::move(prefix));
+    if (canonical.count(CanonicalPrefix(prefix)) == 0) prefixes.push_back(std::move(prefix));
   }
   for (std::string& prefix : listed) {
     if (files::Exists(absl::StrCat(prefix, ".index"))) prefixes.push_back(std::move(prefix));

@@ -431,6 +431,14 @@ TEST_CASE("Checkpoints are listed in the order of saving, those that are not in 
   CHECK_FALSE(ListCheckpoints(dir.File("nowhere")).ok());
 }
 
+TEST_CASE("A checkpoint is listed once, whichever path of its directory the state file has") {
+  const ModelDir dir;
+  dir.Save({"1", "2"});
+  dir.Write("checkpoint", absl::StrCat("model_checkpoint_path: \"", dir.path, "/model.ckpt-2\"\n",
+                                       "all_model_checkpoint_paths: \"", dir.path, "/model.ckpt-2\"\n"));
+  CHECK(ListCheckpoints(dir.path + "/.").value() == Names{dir.path + "/./model.ckpt-1", dir.path + "/model.ckpt-2"});
+}
+
 TEST_CASE("Linked checkpoints outlive those that they are links to, and are a directory of checkpoints") {
   const ModelDir dir;
   ModelDir best;
