@@ -113,9 +113,9 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
   if (!files::Exists(model_dir)) return LatestCheckpoint();
   RETURN_IF_ERROR(CheckModelDir(model_dir));
   std::vector<std::string> problems;
-  std::set<std::string> tried;
+  std::set<std::string> tried;  // canonical prefixes
   const auto try_prefix = [&](const std::string& prefix) -> absl::StatusOr<LatestCheckpoint> {
-    tried.insert(prefix);
+    if (!tried.insert(CanonicalPrefix(prefix)).second) return LatestCheckpoint();
     absl::StatusOr<std::unique_ptr<BundleReader>> reader = OpenVerified(prefix);
     if (!reader.ok()) {
       if (!IsDamage(reader.status())) return reader.status();
@@ -139,18 +139,21 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
     problems.emplace_back(state.status().message());
   }
 
-  // From here on the order is that of the steps: a lost state file has taken the order of saving with it.
+  // From here on the order is that of the steps: a lost state file has taken the order of saving with it. Names without
+  // a step, such as the ckpt-5 of tf.train.CheckpointManager, come last, in the order of saving.
+  std::vector<std::string> others;
   std::map<int64_t, std::string> prefixes;
   ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
   for (const int64_t step : steps) prefixes[step] = files::JoinPath(model_dir, absl::StrCat(kPrefix, step));
   if (state.ok()) {
     for (const std::string& path : state->all_model_checkpoint_paths()) {
-      if (const auto step = StepOf(BaseName(path))) prefixes.emplace(*step, files::JoinPath(model_dir, path));
+      others.push_back(files::JoinPath(model_dir, path));
+      if (const auto step = StepOf(BaseName(path))) prefixes.emplace(*step, others.back());
     }
   }
-  for (auto it = prefixes.rbegin(); it != prefixes.rend(); ++it) {
-    if (tried.count(it->second) > 0) continue;
-    ASSIGN_OR_RETURN(LatestCheckpoint latest, try_prefix(it->second));
+  for (const auto& [step, prefix] : prefixes) others.push_back(prefix);
+  for (auto prefix = others.rbegin(); prefix != others.rend(); ++prefix) {
+    ASSIGN_OR_RETURN(LatestCheckpoint latest, try_prefix(*prefix));
     if (latest.reader != nullptr) return latest;
   }
   if (tried.empty()) {

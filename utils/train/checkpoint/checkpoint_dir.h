@@ -34,7 +34,8 @@ struct LatestCheckpoint {
 };
 
 // Returns the checkpoint that the state file names. If the state file is missing, empty or truncated, or that
-// checkpoint is damaged, returns the intact one with the highest step, and `note` says why. DataLoss if there are
+// checkpoint is damaged, returns the intact one with the highest step or, if none of those named model.ckpt-<step> is
+// intact, the latest one that the state file lists under another name; `note` says why. DataLoss if there are
 // checkpoints but none is intact: a run must not start over by accident. A directory that does not exist has no
 // checkpoint. A caller that will save there opens the CheckpointSaver first, which finishes what a killed one has left.
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir);

@@ -195,6 +195,27 @@ TEST_CASE("Damaged checkpoints are passed over") {
                  Contains("model.ckpt-3.index: holds 0 bytes"));
 }
 
+TEST_CASE("In place of a damaged checkpoint the one that was saved before it is taken, whatever its name is") {
+  const ModelDir dir;
+  dir.Save({"1", "2", "3"});
+  // As tf.train.CheckpointManager names and lists them.
+  for (const char* name : {"ckpt-1", "ckpt-2", "ckpt-3"}) {
+    for (const char* suffix : {".index", ".data-00000-of-00001"}) {
+      std::filesystem::rename(dir.File(absl::StrCat("model.", name, suffix)), dir.File(absl::StrCat(name, suffix)));
+    }
+  }
+  dir.Write("checkpoint",
+            "model_checkpoint_path: \"ckpt-3\"\n"
+            "all_model_checkpoint_paths: \"ckpt-1\"\n"
+            "all_model_checkpoint_paths: \"ckpt-2\"\n"
+            "all_model_checkpoint_paths: \"ckpt-3\"\n");
+  REQUIRE(files::RemoveFile(dir.File("ckpt-3.index")).ok());
+  CHECK(dir.LatestStep() == 2);
+  CHECK_THAT(dir.Note(), Contains("using " + dir.File("ckpt-2")) && Contains("ckpt-3.index: No such file"));
+  dir.Write("ckpt-2.index", "");
+  CHECK(dir.LatestStep() == 1);
+}
+
 TEST_CASE("If no checkpoint is intact, training does not start again by itself") {
   const ModelDir dir;
   dir.Save({"1"});
