@@ -208,6 +208,19 @@ class CheckpointToolTest(ProgramTestCase):
         bad, end = self.objects("verify", copy / "model.ckpt-4", code=65)
         self.assertEqual((bad["event"], bad["message"], end["bad"]), ("bad", second, 1))
 
+    def test_verify_finds_that_the_latest_checkpoint_is_missing(self) -> None:
+        copy = self.copy_of_run()
+        state = copy / "checkpoint"
+        # The directory may have been moved.
+        state.write_text(state.read_text().replace("model.ckpt-6", "/elsewhere/model.ckpt-6"))
+        self.assert_succeeded(self.tool("verify", copy))
+        (copy / "model.ckpt-6.index").unlink()
+        done = self.tool("verify", copy)
+        self.assertEqual(done.returncode, 65, done.stderr)
+        self.assertEqual(done.stdout, f"{state} names model.ckpt-6 as the latest checkpoint, but {copy}/model.ckpt-6.index does not exist\n")
+        self.assertIn("checkpoint_tool: 1 errors in ", done.stderr)
+        self.assertEqual(self.objects("verify", copy, code=65)[-1]["checkpoints"], 3)
+
     def test_verify_finds_numbers_that_are_not_finite(self) -> None:
         weights = self.folder / "weights.safetensors"
         write_safetensors(weights, {"w": [0, 1, float("inf"), float("nan")]})

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +9,7 @@
 #include "official/checkpoint_tool/commands.h"
 #include "official/checkpoint_tool/values.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/files.h"
 #include "utils/flags/console.h"
 #include "utils/logs/live_line.h"
 #include "utils/logs/task_progress.h"
@@ -33,6 +36,12 @@ class Verifier {
     if (!IsBad(checkpoint.status())) return checkpoint.status();
     PrintBad(checkpoint.status());
     return absl::OkStatus();
+  }
+
+  // Counts a checkpoint without an index, of which the message tells, as bad.
+  void AddMissing(const std::string& message) {
+    ++num_checkpoints_;
+    PrintBad(absl::NotFoundError(message));
   }
 
   absl::Status Check(const Checkpoint& checkpoint) {
@@ -109,8 +118,18 @@ absl::Status Verify(const Words& words, const Options& options, std::ostream& ou
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
     ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, train::ListCheckpoints(path));
-    if (prefixes.empty()) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
+    const std::optional<std::string> latest = train::LatestCheckpointName(path);
+    const bool is_missing = latest && std::none_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+                              return prefix.substr(prefix.rfind('/') + 1) == *latest;
+                            });
+    if (prefixes.empty() && !is_missing) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
     for (const std::string& prefix : prefixes) RETURN_IF_ERROR(verifier.CheckOneOf(prefix));
+    if (is_missing) {
+      const std::string name = misc::Printable(*latest);
+      verifier.AddMissing(absl::StrCat(files::JoinPath(path, "checkpoint"), " names ", name,
+                                       " as the latest checkpoint, but ", files::JoinPath(path, name),
+                                       ".index does not exist"));
+    }
   } else {
     ASSIGN_OR_RETURN(const Checkpoint checkpoint, OpenCheckpoint(words[0]));
     RETURN_IF_ERROR(verifier.Check(checkpoint));
