@@ -255,6 +255,10 @@ class Server : public HttpServer {
     return {signal_, shared_.num_unanswered};
   }
 
+  void Stop() override {
+    net::post(shared_.io, [this] { BeginToStop(); });
+  }
+
  private:
   // Keeps what comes for WaitForSignal.
   void TakeSignals() {
@@ -270,16 +274,14 @@ class Server : public HttpServer {
     signals_.async_wait([this](error_code error, int signal) {
       if (error) return;
       if (signal_ == SIGINT && signal == SIGINT) misc::DieOfSignal(signal);
-      WaitForSignal();  // first, since without clients Stop ends this, too
-      if (signal_ == 0) {
-        signal_ = signal;
-        Stop();
-      }
+      WaitForSignal();  // first, since without clients BeginToStop ends this, too
+      if (signal_ == 0) signal_ = signal;
+      BeginToStop();
     });
   }
 
-  void Stop() {
-    shared_.stopping = true;
+  void BeginToStop() {
+    if (std::exchange(shared_.stopping, true)) return;
     TakeWaiting();
     error_code ignored;
     acceptor_.close(ignored);

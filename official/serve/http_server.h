@@ -62,6 +62,8 @@ class HttpServer {
   // Serves until a SIGTERM, SIGINT or SIGUSR1, calls `stopping`, and answers the requests that have begun to arrive,
   // for at most options.timeout. A second SIGINT ends the process. After the return signals have their default effect.
   virtual End Run(const std::function<void()>& stopping) = 0;
+  // Ends Run as a signal does, from any thread; End::signal is then 0.
+  virtual void Stop() = 0;
 };
 
 }  // namespace official::serve

@@ -70,6 +70,23 @@ TEST_CASE("a signal before Run ends it when it begins, after the requests that h
   CHECK(HasDefaultEffect(SIGINT));
 }
 
+TEST_CASE("Stop ends Run as a signal does") {
+  const auto server =
+      HttpServer::Listen({}, [&](const HttpRequest&, const HttpServer::Done& done) { done({.body = "{}"}); });
+  REQUIRE(server.ok());
+  boost::asio::ip::tcp::iostream idle("127.0.0.1", std::to_string((*server)->port()));
+  int num_stopping = 0;
+  HttpServer::End end;
+  std::thread serving([&] { end = (*server)->Run([&] { ++num_stopping; }); });
+  (*server)->Stop();
+  (*server)->Stop();
+  serving.join();
+  CHECK(num_stopping == 1);
+  CHECK(end.signal == 0);
+  CHECK(end.num_unanswered == 0);
+  (*server)->Stop();  // without effect
+}
+
 TEST_CASE("a client of HTTP/1.0 that keeps its connection is told that it is kept") {
   const auto server =
       HttpServer::Listen({}, [&](const HttpRequest&, const HttpServer::Done& done) { done({.body = "{}"}); });

@@ -151,8 +151,14 @@ void ModelServer::Predict(std::string body, Batcher::Clock::time_point deadline,
       std::move(request.examples), deadline,
       [this, reserved, format = request.format, done = std::move(done)](absl::StatusOr<std::vector<Values>> outputs) {
         example_bytes_ -= reserved;
-        if (!outputs.ok()) return done(ErrorFor(outputs.status()));
-        done({.body = PredictResponse(format, servable()->signature(), *outputs)});
+        HttpResponse response;
+        try {
+          response = outputs.ok() ? HttpResponse{.body = PredictResponse(format, servable()->signature(), *outputs)}
+                                  : ErrorFor(outputs.status());
+        } catch (const std::bad_alloc&) {
+          response = ErrorFor(absl::ResourceExhaustedError("no memory for the response"));
+        }
+        done(std::move(response));
       });
 }
 
@@ -165,7 +171,11 @@ void ModelServer::Serve(std::chrono::milliseconds interval, const std::function<
     }
   };
   batcher_.Serve(run, interval, [&] {
-    std::unique_ptr<Servable> loaded = reload();
+    std::unique_ptr<Servable> loaded;
+    try {
+      loaded = reload();
+    } catch (const std::bad_alloc&) {
+    }
     if (loaded == nullptr) return;
     const std::scoped_lock lock(mutex_);
     servable_ = std::move(loaded);

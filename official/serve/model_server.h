@@ -40,7 +40,8 @@ class ModelServer {
   void Handle(HttpRequest request, HttpServer::Done done);
 
   // Computes batches, with the calling thread, until Stop. Calls `reload` at least every `interval`: the servable that
-  // it returns, if any, computes the batches from then on.
+  // it returns, if any, computes the batches from then on. If `reload` runs out of memory (std::bad_alloc), that is as
+  // if it returned none.
   void Serve(std::chrono::milliseconds interval, const std::function<std::unique_ptr<Servable>()>& reload);
   // From now on no request waits for others that would fill its batch.
   void Hurry() { batcher_.Hurry(); }

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <future>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -97,6 +98,22 @@ TEST_CASE("a request whose time is over is not prepared to its end") {
   CHECK(Ask(server, 50).get().status == 504);
   CHECK(num_prepared <= 1);
   server.Stop();
+}
+
+TEST_CASE("a server that has no memory for another servable keeps its own") {
+  ModelServer server(WithTimeout(hours(1)), std::make_unique<Echo>());
+  std::promise<void> tried_again;
+  int num_tries = 0;
+  std::thread serve([&] {
+    server.Serve(milliseconds(1), [&]() -> std::unique_ptr<Servable> {
+      if (++num_tries == 2) tried_again.set_value();
+      throw std::bad_alloc();
+    });
+  });
+  tried_again.get_future().wait();
+  CHECK(Ask(server, 1).get().status == 200);
+  server.Stop();
+  serve.join();
 }
 
 TEST_CASE("Stop does not wait for the examples of a request") {

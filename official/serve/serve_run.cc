@@ -3,7 +3,9 @@
 #include <sys/stat.h>
 
 #include <csignal>
+#include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -77,7 +79,7 @@ class NewCheckpoints {
     const std::string& latest = files->name;
     const bool failed_before = latest == failed_;
     if (failed_before && --calls_left_ > 0) return nullptr;
-    absl::StatusOr<std::unique_ptr<Servable>> opened = OpenIntact();
+    absl::StatusOr<std::unique_ptr<Servable>> opened = TryToOpen();
     if (!opened.ok()) {
       if (!failed_before) {
         LOG(WARNING) << latest << " is not served, but the one before: " << opened.status().message();
@@ -94,6 +96,17 @@ class NewCheckpoints {
   }
 
  private:
+  // Does the same as OpenIntact. Nothing is thrown: the one before must still be served.
+  absl::StatusOr<std::unique_ptr<Servable>> TryToOpen() const {
+    try {
+      return OpenIntact();
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("there is no memory for it");
+    } catch (const std::exception& error) {  // a thread cannot be started, say
+      return absl::InternalError(error.what());
+    }
+  }
+
   // Opens the latest checkpoint. DataLoss if that is damaged, and an older one, which may be served already, would be
   // opened in its place.
   absl::StatusOr<std::unique_ptr<Servable>> OpenIntact() const {
@@ -182,7 +195,10 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
     });
     models.Stop();
   });
-  absl::Cleanup join = [&] { network.join(); };
+  absl::Cleanup join = [&] {
+    server->Stop();  // which is not stopped yet if Serve has thrown
+    network.join();
+  };
   models.Serve(config.poll_wait.count() > 0 ? config.poll_wait : std::chrono::hours(24),
                [&] { return config.poll_wait.count() > 0 ? checkpoints.Open() : nullptr; });
   std::move(join).Invoke();

@@ -7,6 +7,7 @@ import base64
 import http.client
 import json
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -78,6 +79,15 @@ class Server:
         finally:
             late.cancel()
         raise AssertionError(f"serve_main has not said '{words}'")
+
+    def limit_memory(self, more: int) -> None:
+        """Lets the process have so many bytes of addresses more than it has."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[0])
+        used = pages * resource.getpagesize()
+        if used > 1 << 40:
+            raise unittest.SkipTest("a sanitizer takes terabytes of addresses")
+        _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_AS)
+        resource.prlimit(self.process.pid, resource.RLIMIT_AS, (used + more, hard))
 
     def kill(self) -> None:
         self.process.kill()
@@ -443,6 +453,21 @@ class ServeTest(ProgramTestCase):
         self.assertNotEqual(ours[0]["probabilities"], others[0]["probabilities"])
         _, answer = server.predict({"instances": [pixels(0)]})
         self.assert_same(answer["predictions"][0], others[0])
+
+    def test_a_checkpoint_for_which_there_is_no_memory_is_served_when_there_is(self) -> None:
+        copy = self.folder / "no_memory"
+        shutil.copytree(self.run_dir, copy)
+        server = self.server("--intra_op_parallelism_threads=1", "--dtype=fp32", model_dir=copy)
+        self.assertEqual(server.predict({"instances": [pixels(0)]})[0], 200)
+        server.limit_memory(8 << 20)
+        for suffix in (".data-00000-of-00001", ".index"):
+            shutil.copy(self.run_dir / f"model.ckpt-2{suffix}", copy / "new")
+            (copy / "new").rename(copy / f"model.ckpt-2{suffix}")
+        server.line_of_stderr("model.ckpt-2 is not served, but the one before: ")
+        self.assertIn(server.predict({"instances": [pixels(0)]})[0], (200, 500))
+        server.limit_memory(1 << 30)
+        server.line_of_stderr("serving step 2 (model.ckpt-2)")
+        self.assertEqual(server.predict({"instances": [pixels(0)]})[0], 200)
 
     def test_a_signal_before_it_serves_ends_it(self) -> None:
         command = [str(serve), f"--model_dir={self.run_dir}", "--rest_api_port=0"]
