@@ -10,6 +10,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <csignal>
+#include <new>
 #include <optional>
 #include <set>
 #include <utility>
@@ -101,6 +102,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     reserved_ = bytes;
     shared_.total_bytes += bytes;
+    try {
+      if (length) parser_->get().body().reserve(bytes);
+    } catch (const std::bad_alloc&) {
+      return Refuse(503, "no memory for the body of the request; try again later");
+    }
     if (beast::iequals(parser_->get()[http::field::expect], "100-continue")) return SendContinue();
     ReadBody();
   }
@@ -248,8 +254,16 @@ class Server : public HttpServer {
   End Run(const std::function<void()>& stopping) override {
     stopping_ = stopping;
     WaitForSignal();
-    Accept();
-    shared_.io.run();
+    for (bool ended = false; !ended;) {
+      try {
+        CloseAbandoned();
+        Accept();
+        shared_.io.run();
+        ended = true;
+      } catch (const std::bad_alloc&) {
+        // What has run out of memory is abandoned.
+      }
+    }
     error_code ignored;
     signals_.clear(ignored);
     return {signal_, shared_.num_unanswered};
@@ -307,14 +321,23 @@ class Server : public HttpServer {
   }
 
   void ConnectionClosed() {
-    if (waits_for_room_ && !shared_.stopping) Accept();
+    Accept();
     EndIfDone();
   }
 
+  // Closes the connections that no operation holds any more.
+  void CloseAbandoned() {
+    for (auto next = shared_.connections.begin(); next != shared_.connections.end();) {
+      const std::shared_ptr<Connection> connection = *next++;
+      if (connection.use_count() == 2) connection->Close();  // here and in the set
+    }
+  }
+
+  // Waits for the next client, unless it waits already or there is no room.
   void Accept() {
-    waits_for_room_ = shared_.connections.size() >= shared_.options.max_connections;
-    if (waits_for_room_) return;
+    if (accepts_ || shared_.stopping || shared_.connections.size() >= shared_.options.max_connections) return;
     acceptor_.async_accept([this](error_code error, tcp::socket socket) {
+      accepts_ = false;
       if (shared_.stopping) {
         if (!error) Begin(std::move(socket))->Stop();
         return;
@@ -323,6 +346,7 @@ class Server : public HttpServer {
       Begin(std::move(socket));
       Accept();
     });
+    accepts_ = true;
   }
 
   std::shared_ptr<Connection> Begin(tcp::socket socket) {
@@ -348,7 +372,7 @@ class Server : public HttpServer {
   void AcceptLater() {
     accept_again_.expires_after(milliseconds(100));
     accept_again_.async_wait([this](error_code error) {
-      if (!error && !shared_.stopping) Accept();
+      if (!error) Accept();
     });
   }
 
@@ -358,7 +382,7 @@ class Server : public HttpServer {
   net::steady_timer accept_again_, end_;
   std::function<void()> stopping_;
   int signal_ = 0;
-  bool waits_for_room_ = false;
+  bool accepts_ = false;  // waits for a client
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// HttpServer: HTTP/1.1 on one thread, with a bound on all that clients can make it keep.
+// HttpServer: HTTP/1.1 on one thread, with a bound on all that clients can make it keep. If memory runs out, the client
+// concerned is answered 503 or disconnected.
 #pragma once
 
 #include <chrono>

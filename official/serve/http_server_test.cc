@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <iterator>
+#include <new>
 #include <string>
 #include <thread>
 
@@ -85,6 +86,28 @@ TEST_CASE("Stop ends Run as a signal does") {
   CHECK(end.signal == 0);
   CHECK(end.num_unanswered == 0);
   (*server)->Stop();  // without effect
+}
+
+TEST_CASE("a client for whom there is no memory is disconnected, and the others are answered") {
+  HttpOptions options;
+  options.max_connections = 1;
+  int num_requests = 0;
+  const auto server = HttpServer::Listen(options, [&](const HttpRequest&, const HttpServer::Done& done) {
+    if (++num_requests <= 2) throw std::bad_alloc();
+    done({.body = "{}"});
+  });
+  REQUIRE(server.ok());
+  HttpServer::End end;
+  std::thread serving([&] { end = (*server)->Run([] {}); });
+  for (int i = 0; i < 2; ++i) CHECK(Get((*server)->port()).empty());
+  boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string((*server)->port()));
+  client << "GET /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n" << std::flush;
+  std::string line;
+  std::getline(client, line);
+  CHECK(line == "HTTP/1.1 200 OK\r");
+  std::raise(SIGTERM);
+  serving.join();
+  CHECK(end.num_unanswered == 0);
 }
 
 TEST_CASE("a client of HTTP/1.0 that keeps its connection is told that it is kept") {

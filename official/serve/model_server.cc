@@ -88,12 +88,17 @@ void ModelServer::Handle(HttpRequest request, HttpServer::Done done) {
   }
   ++num_pending_;
   const Batcher::Clock::time_point deadline = Batcher::Clock::now() + options_.request_timeout;
-  threads_->Add([this, deadline, body = std::move(request.body), done = std::move(done)]() mutable {
-    Predict(std::move(body), deadline, [this, done = std::move(done)](HttpResponse response) {
-      --num_pending_;
-      done(std::move(response));
+  try {
+    threads_->Add([this, deadline, body = std::move(request.body), done = std::move(done)]() mutable {
+      Predict(std::move(body), deadline, [this, done = std::move(done)](HttpResponse response) {
+        --num_pending_;
+        done(std::move(response));
+      });
     });
-  });
+  } catch (const std::bad_alloc&) {
+    --num_pending_;
+    throw;
+  }
 }
 
 absl::Status ModelServer::Prepare(const Servable& servable, Batcher::Clock::time_point deadline,

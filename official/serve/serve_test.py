@@ -8,6 +8,7 @@ import http.client
 import json
 import random
 import resource
+import select
 import shutil
 import signal
 import socket
@@ -467,6 +468,24 @@ class ServeTest(ProgramTestCase):
         self.assertIn(server.predict({"instances": [pixels(0)]})[0], (200, 500))
         server.limit_memory(1 << 30)
         server.line_of_stderr("serving step 2 (model.ckpt-2)")
+        self.assertEqual(server.predict({"instances": [pixels(0)]})[0], 200)
+
+    def test_bodies_for_which_there_is_no_memory_are_refused(self) -> None:
+        server = self.server("--file_system_poll_wait_seconds=0")
+        server.limit_memory(1 << 20)
+        header = b"POST /v1/models/mnist:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 16000000\r\n\r\n"
+        clients = [server.connect() for _ in range(14)]
+        for client in clients:
+            client.sendall(header + b" ")
+        refused, _, _ = select.select(clients, [], [], self.deadline)
+        for client in refused:
+            answer = Server.rest(client)
+            self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)
+            self.assertIn(b"no memory for the body of the request", answer)
+        for client in clients:
+            client.close()
+        self.assertEqual(server.ask("GET", "/v1/models/mnist")[0], 200)
+        server.limit_memory(1 << 30)
         self.assertEqual(server.predict({"instances": [pixels(0)]})[0], 200)
 
     def test_a_signal_before_it_serves_ends_it(self) -> None:
