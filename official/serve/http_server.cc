@@ -55,6 +55,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser_->body_limit(shared_.options.max_body_bytes);
     waits_ = true;
     answered_ = false;
+    is_head_ = false;  // until its header says so
     stream_.expires_after(shared_.options.timeout);
     http::async_read_header(stream_, buffer_, *parser_,
                             [self = shared_from_this()](error_code error, size_t) { self->HeaderRead(error); });

@@ -110,6 +110,24 @@ TEST_CASE("a client for whom there is no memory is disconnected, and the others 
   CHECK(end.num_unanswered == 0);
 }
 
+TEST_CASE("after HEAD, the next request of the connection gets a body, also if it is refused") {
+  const auto server =
+      HttpServer::Listen({}, [&](const HttpRequest&, const HttpServer::Done& done) { done({.body = "{}"}); });
+  REQUIRE(server.ok());
+  std::thread serving([&] { (*server)->Run([] {}); });
+  boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string((*server)->port()));
+  client << "HEAD /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n" << std::flush;
+  std::string line;
+  while (std::getline(client, line) && line != "\r") continue;
+  client << "hello\r\n\r\n" << std::flush;
+  const std::string refused(std::istreambuf_iterator<char>(client), {});
+  CHECK(refused.find("HTTP/1.1 400 Bad Request") == 0);
+  CHECK(refused.find("\r\n\r\n{") != std::string::npos);
+  client.close();
+  std::raise(SIGTERM);
+  serving.join();
+}
+
 TEST_CASE("a client of HTTP/1.0 that keeps its connection is told that it is kept") {
   const auto server =
       HttpServer::Listen({}, [&](const HttpRequest&, const HttpServer::Done& done) { done({.body = "{}"}); });
