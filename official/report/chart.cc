@@ -109,7 +109,7 @@ std::string LineSvg(const Line& line, const Scale& scale) {
     for (const Bucket& column : columns) {
       if (column.count == 0) continue;
       absl::StrAppendFormat(&svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
-                            scale.x(static_cast<double>(column.last_step)), scale.y(column.last));
+                            scale.x(static_cast<double>(column.step_of_last)), scale.y(column.last));
     }
   }
   // Steps whose value is not a number are marked at the bottom.
@@ -155,11 +155,11 @@ std::string Description(const Chart& chart) {
       continue;
     }
     if (total.count == 1) {
-      absl::StrAppend(&text, ValueText(total.last), " at step ", total.last_step, ".");
+      absl::StrAppend(&text, ValueText(total.last), " at step ", total.step_of_last, ".");
     } else {
-      absl::StrAppend(&text, "from ", ValueText(total.first), " at step ", total.first_step, " to ",
-                      ValueText(total.last), " at step ", total.last_step, ", between ", ValueText(total.min), " and ",
-                      ValueText(total.max), ".");
+      absl::StrAppend(&text, "from ", ValueText(total.first), " at step ", total.step_of_first, " to ",
+                      ValueText(total.last), " at step ", total.step_of_last, ", between ", ValueText(total.min),
+                      " and ", ValueText(total.max), ".");
     }
     if (total.not_finite > 0) absl::StrAppend(&text, " Values that are not finite: ", total.not_finite, ".");
   }

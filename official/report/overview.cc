@@ -22,7 +22,7 @@ const std::string* Find(const std::string& name, const NamedTexts& texts) {
 std::string LastValue(const Series& series) {
   const Bucket total = Total(series.buckets());
   if (total.count == 0) return "no finite value";
-  std::string text = absl::StrCat(ValueText(total.last), " at step ", total.last_step);
+  std::string text = absl::StrCat(ValueText(total.last), " at step ", total.step_of_last);
   if (total.count > 1) {
     absl::StrAppend(&text, "; between ", ValueText(total.min), " and ", ValueText(total.max));
   }

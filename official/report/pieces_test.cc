@@ -70,6 +70,16 @@ TEST_CASE("Values that are not finite are counted and leave the others as they a
   CHECK(total.mean() == 6);
 }
 
+TEST_CASE("A value is told with its step, also among those that are not finite") {
+  Series series;
+  series.Add(100, kNan);
+  series.Add(200, 0.8);
+  series.Add(300, 0.9);
+  series.Add(400, kNan);
+  CHECK_THAT(Description({.title = "t", .lines = {{.label = "run", .series = &series}}}),
+             Contains("from 0.8 at step 200 to 0.9 at step 300, between"));
+}
+
 TEST_CASE("Columns keep the smallest and the largest value, and which came first") {
   Series series;
   for (int step = 0; step < 1000; ++step) series.Add(step, step == 501 ? 9 : step == 507 ? -9 : 0);

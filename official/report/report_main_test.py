@@ -393,6 +393,12 @@ class ReportMainTest(ProgramTestCase):
         self.assertIn("no finite value", str(graph.findtext(f"{SVG}desc")))
         (curve,) = self.objects(run)[0]["curves"]
         self.assertEqual((curve["not_finite"], curve["count"], curve["last"]), (3, 0, None))
+        self.assertEqual((curve["first_step"], curve["last_step"]), (None, None))
+        diverged = self.new_run("diverged", self.metric(100, "0.8") + self.metric(200, "0.9") + self.metric(300, "NaN"))
+        self.assertIn("0.9 at step 200; between", self.page(diverged).text)
+        (curve,) = self.objects(diverged)[0]["curves"]
+        self.assertEqual((curve["first_step"], curve["first"]), (100, 0.8))
+        self.assertEqual((curve["last_step"], curve["last"]), (200, 0.9))
 
     def test_a_large_log(self) -> None:
         """The memory does not depend on the length of the log, and extremes are kept."""

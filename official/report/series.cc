@@ -15,6 +15,7 @@ Bucket BucketOf(int64_t step, double value) {
     return bucket;
   }
   bucket.first = bucket.last = bucket.min = bucket.max = bucket.sum = value;
+  bucket.step_of_first = bucket.step_of_last = step;
   bucket.count = 1;
   return bucket;
 }
@@ -32,6 +33,7 @@ void Append(const Bucket& later, Bucket& bucket) {
     bucket.max = std::max(bucket.max, later.max);
     bucket.sum += later.sum;
     bucket.last = later.last;
+    bucket.step_of_last = later.step_of_last;
     bucket.count += later.count;
   }
   bucket.first_step = first_step;

@@ -11,6 +11,7 @@ namespace official::report {
 struct Bucket {
   int64_t first_step = 0, last_step = 0;
   double first = 0, last = 0;  // finite values only, as all below
+  int64_t step_of_first = 0, step_of_last = 0;
   double min = 0, max = 0, sum = 0;
   bool min_first = true;   // the smallest value came before the largest
   int64_t count = 0;       // of finite values; 0: the values above mean nothing

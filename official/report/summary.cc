@@ -47,11 +47,11 @@ std::string Cut(const std::string& text, int columns) {
 
 logs::Json JsonOf(const CurveKey& key, const Series& series) {
   const Bucket total = Total(series.buckets());
-  const auto value = [&](double number) { return total.count == 0 ? logs::Json() : logs::Json(number); };
+  const auto value = [&](auto number) { return total.count == 0 ? logs::Json() : logs::Json(number); };
   return logs::Json::Object{{"name", key.first},
                             {"split", key.second == Split::kEvaluation ? "evaluation" : "training"},
-                            {"first_step", total.first_step},
-                            {"last_step", total.last_step},
+                            {"first_step", value(total.step_of_first)},
+                            {"last_step", value(total.step_of_last)},
                             {"first", value(total.first)},
                             {"last", value(total.last)},
                             {"min", value(total.min)},
