@@ -1,5 +1,7 @@
 #include "official/checkpoint_tool/checkpoint.h"
 
+#include <re2/re2.h>
+
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -47,12 +49,32 @@ absl::Status CopyVariable(const Checkpoint& source, const std::string& old_name,
   return writer.Add(new_name, tensor);
 }
 
+// The files of a TensorFlow checkpoint that are there.
+std::vector<std::string> FilesOfBundle(const std::string& prefix) {
+  std::vector<std::string> found;
+  const std::string directory = files::DirectoryOf(prefix), name = prefix.substr(prefix.rfind('/') + 1);
+  const auto entries = files::ListDirectory(directory);
+  if (!entries.ok()) return found;
+  for (const std::string& entry : *entries) {
+    if (absl::StartsWith(entry, name) &&
+        re2::RE2::FullMatch(entry.substr(name.size()), R"(\.(index|meta|data-\d+-of-\d+))")) {
+      found.push_back(files::JoinPath(directory, entry));
+    }
+  }
+  return found;
+}
+
 absl::StatusOr<int> WriteBundle(const Checkpoint& source, const VariableNames& names, const std::string& prefix) {
   ASSIGN_OR_RETURN(const auto writer, train::BundleWriter::Create(prefix));
   for (const auto& [new_name, old_name] : names) {
     RETURN_IF_ERROR(CopyVariable(source, old_name, new_name, *writer));
   }
   RETURN_IF_ERROR(writer->Finish());
+  // The files of a checkpoint that was overwritten: other shards, and the graph of its variables.
+  for (const std::string& file : FilesOfBundle(prefix)) {
+    if (absl::EndsWith(file, ".index") || absl::EndsWith(file, ".data-00000-of-00001")) continue;
+    RETURN_IF_ERROR(files::RemoveFile(file));
+  }
   return static_cast<int>(names.size());
 }
 
@@ -78,21 +100,6 @@ absl::StatusOr<int> WriteSafetensors(const Checkpoint& source, const VariableNam
   const auto& metadata = source.metadata.empty() ? kOwnMetadata : source.metadata;
   RETURN_IF_ERROR(train::WriteSafetensors(path, tensors, strings, metadata));
   return static_cast<int>(tensors.size() + strings.size());
-}
-
-// The files of a TensorFlow checkpoint that are there.
-std::vector<std::string> FilesOfBundle(const std::string& prefix) {
-  std::vector<std::string> found;
-  const std::string directory = files::DirectoryOf(prefix), name = prefix.substr(prefix.rfind('/') + 1);
-  const auto entries = files::ListDirectory(directory);
-  if (!entries.ok()) return found;
-  for (const std::string& entry : *entries) {
-    const bool is_temporary = files::FinalNameOf(entry).has_value();
-    if (entry == name + ".index" || (absl::StartsWith(entry, name + ".data-") && !is_temporary)) {
-      found.push_back(files::JoinPath(directory, entry));
-    }
-  }
-  return found;
 }
 
 }  // namespace

@@ -316,6 +316,18 @@ class CheckpointToolTest(ProgramTestCase):
         shutil.copy(self.run_dir / "flags.txt", back.parent)
         self.assert_succeeded(self.train(back.parent, "--eval_only"))
 
+    def test_no_file_of_an_overwritten_checkpoint_is_left(self) -> None:
+        out = self.new_folder("out") / "model.ckpt-6"
+        others = {"model.ckpt-6.data-x.index", "model.ckpt-60.meta"}  # of other checkpoints
+        Path(f"{out}.meta").write_text("the graph of other variables")
+        self.assert_refused(self.tool("convert", self.last, out), 73, f"{out}.meta exists; add --overwrite")
+        for name in ("model.ckpt-6.data-00000-of-00002", "model.ckpt-6.data-00001-of-00002", *others):
+            (out.parent / name).write_text("")
+        self.assert_succeeded(self.tool("convert", self.last, out, "--overwrite"))
+        written = {"model.ckpt-6.index", "model.ckpt-6.data-00000-of-00001"}
+        self.assertEqual({path.name for path in out.parent.iterdir()}, written | others)
+        self.assert_succeeded(self.tool("diff", self.last, out))
+
     def test_outputs_that_cannot_be(self) -> None:
         folder = self.new_folder("out")
         for out, code, told in (
