@@ -152,7 +152,7 @@ absl::Status CheckOutput(const Output& output) {
                                                    files::JoinPath(path.empty() ? "." : path, "model.ckpt-0"),
                                                    ", or a .safetensors file"));
   }
-  if (absl::EndsWith(path, ".index") || absl::StrContains(path, ".data-")) {
+  if (absl::EndsWith(path, ".index") || absl::StrContains(path.substr(path.rfind('/') + 1), ".data-")) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is one file of a checkpoint; name its prefix, without .index or .data-..."));
   }

@@ -328,6 +328,11 @@ class CheckpointToolTest(ProgramTestCase):
         self.assertEqual({path.name for path in out.parent.iterdir()}, written | others)
         self.assert_succeeded(self.tool("diff", self.last, out))
 
+    def test_a_directory_may_have_the_name_of_a_file_of_a_checkpoint(self) -> None:
+        out = self.new_folder("run.data-v2") / "model.ckpt-6"
+        self.assert_succeeded(self.tool("convert", self.last, out))
+        self.assert_refused(self.tool("convert", self.last, f"{out}.data-00000-of-00001"), 2, "is one file of a checkpoint")
+
     def test_outputs_that_cannot_be(self) -> None:
         folder = self.new_folder("out")
         for out, code, told in (

@@ -105,8 +105,9 @@ std::string CheckpointNamed(const std::string& path) {
   if (BaseName(path) == kStateFile) return files::DirectoryOf(path);
   absl::string_view name = path;
   if (absl::ConsumeSuffix(&name, kIndexSuffix) || absl::ConsumeSuffix(&name, kMetaSuffix)) return std::string(name);
-  const size_t data = name.rfind(".data-");
-  return std::string(name.substr(0, data));
+  const std::string base = BaseName(path);
+  const size_t data = base.rfind(".data-");
+  return data == base.npos ? path : path.substr(0, path.size() - base.size() + data);
 }
 
 absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_dir) {

@@ -414,6 +414,9 @@ TEST_CASE("A checkpoint is opened by its directory, its prefix and each of its f
     CHECK(OpenCheckpoint(named).value().prefix == dir.File("model.ckpt-2"));
   }
   CHECK(OpenCheckpoint(dir.File("model.ckpt-1")).value().reader->Find("global_step").has_value());
+  REQUIRE(files::MakeDirectories(dir.File("run.data-v2")).ok());
+  dir.Write("run.data-v2/weights", "");
+  CHECK(CheckpointNamed(dir.File("run.data-v2/weights")) == dir.File("run.data-v2/weights"));
 }
 
 TEST_CASE("What is no checkpoint is told from what is missing") {
