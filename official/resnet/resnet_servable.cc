@@ -19,6 +19,10 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 
+// No preprocessed pixel is larger: ImageNet's are bytes less a mean; CIFAR-10's are in deviations from the mean of an
+// image of 3072 values, none of which is more than sqrt(3071) of them away.
+constexpr float kMaxPixel = 255;
+
 absl::StatusOr<ModelConfig> TrainedModel(const serve::ServedRun& run) {
   ModelConfig model;
   model.schedule.factors = {1};  // nothing is trained
@@ -58,7 +62,8 @@ absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::Serve
           .inputs = {{"input", DType::kFloat32, {size, size, 3}}},
           .outputs = {{"classes", DType::kInt64, {}}, {"probabilities", DType::kFloat32, {NumClasses(model)}}}},
       data::ElementSpec{.features = {{"", {DType::kFloat32, {size, size, 3}}}}, .labels = {}}, std::move(estimator),
-      [dataset](const std::string& bytes) { return DecodeFile(bytes, dataset); });
+      [dataset](const std::string& bytes) { return DecodeFile(bytes, dataset); },
+      serve::PixelRange{.min = -kMaxPixel, .max = kMaxPixel, .text = "preprocessed ones are from -255 to 255"});
 }
 
 }  // namespace official::resnet

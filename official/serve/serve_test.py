@@ -549,6 +549,10 @@ class OtherModelsTest(ProgramTestCase):
                 self.assertAlmostEqual(one["probabilities"][told["class"]], told["probability"], delta=1e-5)
         status, answer = self.predict(server, "resnet", [{"b64": "AAAA"}])
         self.assertEqual((status, answer["error"]), (400, "example 0: the image is neither JPEG nor PNG"))
+        for value in (255, 256, -3e38):
+            status, answer = self.predict(server, "resnet", [[[[0] * 3] * 32] * 31 + [[[0, 0, value]] * 32]])
+            self.assertEqual(status, 200 if value == 255 else 400, answer)
+        self.assertEqual(answer["error"], "example 0: the image has a pixel of -3e+38; preprocessed ones are from -255 to 255")
 
     def test_ncf_recommends_what_ncf_main_does(self) -> None:
         rng = random.Random(1)

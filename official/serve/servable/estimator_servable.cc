@@ -26,10 +26,15 @@ Tensor Row(const Tensor& batch, int64_t i) {
 }  // namespace
 
 absl::StatusOr<Values> EstimatorServable::Prepare(Values example) const {
-  const auto* const bytes = std::get_if<std::string>(&example[0]);
-  if (bytes == nullptr) return example;
-  ASSIGN_OR_RETURN(Tensor tensor, decode_file_(*bytes));
-  return Values{std::move(tensor)};
+  if (const auto* const bytes = std::get_if<std::string>(&example[0])) {
+    ASSIGN_OR_RETURN(Tensor tensor, decode_file_(*bytes));
+    example[0] = std::move(tensor);
+  }
+  for (const float pixel : std::get<Tensor>(example[0]).flat<float>()) {
+    if (pixel >= range_.min && pixel <= range_.max) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the image has a pixel of ", pixel, "; ", range_.text));
+  }
+  return example;
 }
 
 absl::StatusOr<std::vector<Values>> EstimatorServable::Run(absl::Span<const Values> examples) {

@@ -15,20 +15,27 @@
 
 namespace official::serve {
 
+// The values that a pixel may have.
+struct PixelRange {
+  float min = 0, max = 0;
+  std::string text;  // "grey values are from 0 (background) to 1", for messages
+};
+
 class EstimatorServable : public Servable {
  public:
   // Reads an image file in place of an input; InvalidArgument if the bytes are none.
   using DecodeFile = std::function<absl::StatusOr<compute::Tensor>(const std::string& bytes)>;
 
-  // `signature` has one input, whose values are those of the model's only feature, and the model's predictions as
-  // outputs; `spec` is that of the feature.
+  // `signature` has one input, float32 pixels in `range`, whose values are those of the model's only feature, and the
+  // model's predictions as outputs; `spec` is that of the feature.
   EstimatorServable(Signature signature, data::ElementSpec spec, std::unique_ptr<train::Estimator> estimator,
-                    DecodeFile decode_file)
+                    DecodeFile decode_file, PixelRange range)
       : signature_(std::move(signature)),
         spec_(std::move(spec)),
         estimator_(std::move(estimator)),
         version_(estimator_->global_step()),
-        decode_file_(std::move(decode_file)) {}
+        decode_file_(std::move(decode_file)),
+        range_(std::move(range)) {}
 
   const Signature& signature() const override { return signature_; }
   int64_t version() const override { return version_; }
@@ -41,6 +48,7 @@ class EstimatorServable : public Servable {
   const std::unique_ptr<train::Estimator> estimator_;
   const int64_t version_;
   const DecodeFile decode_file_;
+  const PixelRange range_;
 };
 
 }  // namespace official::serve
