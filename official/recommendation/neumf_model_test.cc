@@ -21,8 +21,7 @@ class Built {
  public:
   Built(const ModelConfig& config, train::Mode mode, const data::ElementSpec& types, compute::Device& device,
         compute::VariableStore& variables, DType dtype)
-      : model_(train::BuildModel(NeuMfModel(config), mode, dtype, {}, types, /*has_examples=*/true, /*num_replicas=*/1)
-                   .value()) {
+      : model_(train::BuildModel(NeuMfModel(config), mode, dtype, types).value()) {
     REQUIRE(variables.Create(*model_.graph, 1).ok());
     program_ = compute::Program::Compile(*model_.graph, model_.roots, device, variables).value();
     if (model_.settle == nullptr) return;

@@ -20,8 +20,7 @@ train::BuiltModel Build(const ModelConfig& config, train::Mode mode = train::Mod
                                .labels = {{"", {DType::kInt32, {}}}}};
   ModelConfig with_schedule = config;
   with_schedule.schedule.factors = {1};
-  return train::BuildModel(ResnetModel(with_schedule), mode, DType::kFloat32, {}, train::Batched(spec, 2), true, 1)
-      .value();
+  return train::BuildModel(ResnetModel(with_schedule), mode, DType::kFloat32, train::Batched(spec, 2)).value();
 }
 
 bool IsOurs(const compute::VariableSpec& v) { return absl::StartsWith(v.name, "resnet_model/"); }

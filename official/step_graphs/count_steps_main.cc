@@ -28,8 +28,8 @@ using compute::Tensor;
 namespace emulation = compute::cuda_emulation;
 
 absl::StatusOr<train::BuiltModel> BuildStep(const TrainedModel& model, DType dtype, int64_t batch) {
-  return train::BuildModel(model.model, train::Mode::kTrain, dtype, DefaultLossScale(dtype),
-                           model.types(train::Mode::kTrain, batch), /*has_examples=*/true, /*num_replicas=*/1);
+  return train::BuildModel(model.model, train::Mode::kTrain, dtype, model.types(train::Mode::kTrain, batch),
+                           {.loss_scale = DefaultLossScale(dtype)});
 }
 
 double ThreadMicroseconds() {

@@ -20,8 +20,8 @@ using compute::DType;
 train::BuiltModel StepOf(const std::string& name, DType dtype) {
   for (const TrainedModel& model : CountedModels()) {
     if (model.name != name) continue;
-    return train::BuildModel(model.model, train::Mode::kTrain, dtype, DefaultLossScale(dtype),
-                             model.types(train::Mode::kTrain, model.batch), /*has_examples=*/true, /*num_replicas=*/1)
+    return train::BuildModel(model.model, train::Mode::kTrain, dtype, model.types(train::Mode::kTrain, model.batch),
+                             {.loss_scale = DefaultLossScale(dtype)})
         .value();
   }
   FAIL("there is no model " << name);

@@ -122,22 +122,12 @@ absl::Status Named(const absl::Status& status, absl::string_view name) {
 }
 
 // Visits what one call of train::BuildModel gives.
-struct BuildOptions {
-  Mode mode = Mode::kTrain;
-  std::string what;
-  DType dtype = DType::kFloat32;
-  compute::LossScale loss_scale = {};
-  int num_replicas = 1;
-  bool has_examples = true;
-  train::StepPart part = train::StepPart::kWhole;
-};
-absl::Status VisitBuilt(const TrainedModel& model, const BuildOptions& options,
-                        absl::FunctionRef<absl::Status(const StepGraph&)> visit) {
-  const std::string name = Described(model, options.what, options.dtype, options.num_replicas);
+absl::Status VisitBuilt(const TrainedModel& model, Mode mode, absl::string_view what, DType dtype,
+                        const train::BuildOptions& options, absl::FunctionRef<absl::Status(const StepGraph&)> visit) {
+  const std::string name = Described(model, what, dtype, options.num_replicas);
   const int64_t batch = options.has_examples ? model.batch / options.num_replicas : kTokensOfSentence;
   const absl::StatusOr<train::BuiltModel> built =
-      train::BuildModel(model.model, options.mode, options.dtype, options.loss_scale, model.types(options.mode, batch),
-                        options.has_examples, options.num_replicas, options.part);
+      train::BuildModel(model.model, mode, dtype, model.types(mode, batch), options);
   if (!built.ok()) return Named(built.status(), name);
   const auto visit_roots = [&](const compute::GraphRoots& roots) {
     return Named(visit({name, options.num_replicas, *built->graph, roots}), name);
@@ -148,27 +138,26 @@ absl::Status VisitBuilt(const TrainedModel& model, const BuildOptions& options,
 
 absl::Status VisitTraining(const TrainedModel& model, DType dtype, int num_replicas,
                            absl::FunctionRef<absl::Status(const StepGraph&)> visit) {
-  BuildOptions options{.what = "training", .dtype = dtype, .loss_scale = DefaultLossScale(dtype)};
-  options.num_replicas = num_replicas;
-  RETURN_IF_ERROR(VisitBuilt(model, options, visit));
+  const auto visit_built = [&](absl::string_view what, const train::BuildOptions& options) {
+    return VisitBuilt(model, Mode::kTrain, what, dtype, options, visit);
+  };
+  const train::BuildOptions options{.loss_scale = DefaultLossScale(dtype), .num_replicas = num_replicas};
+  RETURN_IF_ERROR(visit_built("training", options));
   if (num_replicas > 1) {
-    BuildOptions empty = options;
-    empty.what = "training without examples";
+    train::BuildOptions empty = options;
     empty.has_examples = false;
-    RETURN_IF_ERROR(VisitBuilt(model, empty, visit));
+    RETURN_IF_ERROR(visit_built("training without examples", empty));
   }
   if (dtype == DType::kFloat16) {
-    BuildOptions dynamic = options;
-    dynamic.what = "training with a dynamic loss scale";
+    train::BuildOptions dynamic = options;
     dynamic.loss_scale = compute::DynamicLossScale();
-    RETURN_IF_ERROR(VisitBuilt(model, dynamic, visit));
+    RETURN_IF_ERROR(visit_built("training with a dynamic loss scale", dynamic));
   }
   for (const auto& [part, what] : {std::pair{train::StepPart::kMicroBatch, "micro-batch"},
                                    std::pair{train::StepPart::kUpdate, "update after micro-batches"}}) {
-    BuildOptions piece = options;
+    train::BuildOptions piece = options;
     piece.part = part;
-    piece.what = what;
-    RETURN_IF_ERROR(VisitBuilt(model, piece, visit));
+    RETURN_IF_ERROR(visit_built(what, piece));
   }
   return absl::OkStatus();
 }
@@ -236,9 +225,7 @@ absl::Status VisitGraphs(absl::FunctionRef<absl::Status(const StepGraph&)> visit
         RETURN_IF_ERROR(VisitTraining(model, dtype, num_replicas, visit));
         for (const Mode mode : {Mode::kEval, Mode::kPredict}) {
           if (mode == Mode::kPredict && (num_replicas > 1 || !model.predicts)) continue;  // one replica predicts
-          BuildOptions options{.mode = mode, .what = NameOf(mode), .dtype = dtype};
-          options.num_replicas = num_replicas;
-          RETURN_IF_ERROR(VisitBuilt(model, options, visit));
+          RETURN_IF_ERROR(VisitBuilt(model, mode, NameOf(mode), dtype, {.num_replicas = num_replicas}, visit));
         }
       }
     }

@@ -42,10 +42,9 @@ int64_t ProductsOf(const std::string& module, const std::string& element) {
 // The values that four chips sum in the step of a model, in each pack.
 std::vector<int> Packs(const TrainedModel& model, DType dtype) {
   constexpr train::Mode kMode = train::Mode::kTrain;
-  const train::BuiltModel built =
-      train::BuildModel(model.model, kMode, dtype, DefaultLossScale(dtype), model.types(kMode, model.batch),
-                        /*has_examples=*/true, kChips)
-          .value();
+  const train::BuiltModel built = train::BuildModel(model.model, kMode, dtype, model.types(kMode, model.batch),
+                                                    {.loss_scale = DefaultLossScale(dtype), .num_replicas = kChips})
+                                      .value();
   std::vector<int> packs;
   for (const auto& node : built.graph->nodes()) {
     if (node->Is(compute::op::AllReduceStart)) packs.push_back(node->num_inputs());

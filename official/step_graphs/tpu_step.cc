@@ -18,8 +18,8 @@ absl::StatusOr<std::string> TpuStepModule(const TrainedModel& model, compute::DT
   constexpr train::Mode kMode = train::Mode::kTrain;
   compute::AddHloEmittersToKernels();
   ASSIGN_OR_RETURN(const train::BuiltModel built,
-                   train::BuildModel(model.model, kMode, dtype, DefaultLossScale(dtype), model.types(kMode, batch),
-                                     /*has_examples=*/true, num_chips));
+                   train::BuildModel(model.model, kMode, dtype, model.types(kMode, batch),
+                                     {.loss_scale = DefaultLossScale(dtype), .num_replicas = num_chips}));
   ASSIGN_OR_RETURN(const compute::PlannedLayouts lowered,
                    compute::Lower(*built.graph, built.roots, compute::kPjrtKind));
   ASSIGN_OR_RETURN(const compute::RewrittenGraph program,

@@ -24,7 +24,7 @@ train::BuiltModel Build(const ModelParams& params, train::Mode mode) {
   const data::ElementSpec types{
       .features = {{"inputs", {DType::kInt32, {64}}}, {"input_offsets", {DType::kInt32, {3}}}},
       .labels = {{"targets", {DType::kInt32, {64}}}, {"target_offsets", {DType::kInt32, {3}}}}};
-  return train::BuildModel(TransformerModel(params), mode, DType::kFloat32, {}, types, true, 1).value();
+  return train::BuildModel(TransformerModel(params), mode, DType::kFloat32, types).value();
 }
 
 TEST_CASE("The networks have the official numbers of variables and parameters") {
@@ -123,8 +123,7 @@ TEST_CASE("Training follows upstream's") {
   data::ElementSpec types;
   for (const Tensor& t : share.features) types.features.push_back({absl::StrCat(types.features.size()), t.type()});
   for (const Tensor& t : share.labels) types.labels.push_back({absl::StrCat(types.labels.size()), t.type()});
-  const train::BuiltModel built =
-      train::BuildModel(model, train::Mode::kTrain, DType::kFloat32, {}, types, true, 1).value();
+  const train::BuiltModel built = train::BuildModel(model, train::Mode::kTrain, DType::kFloat32, types).value();
   const auto device = compute::MakeDevice("cpu").value();
   compute::VariableStore variables(*device);
   REQUIRE(variables.Create(*built.graph, 1).ok());

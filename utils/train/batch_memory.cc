@@ -120,8 +120,8 @@ class BatchMemory {
       const ShareFn& share = checkpointed_.model().share;
       types = TypesOfShare(batches_.spec, (share ? share : ShareOfRows)(Mode::kTrain, *batch, {0, examples}));
     }
-    ASSIGN_OR_RETURN(BuiltModel built, BuildModel(checkpointed_.model(), Mode::kTrain, config.dtype, config.loss_scale,
-                                                  types, /*has_examples=*/true, /*num_replicas=*/1));
+    ASSIGN_OR_RETURN(BuiltModel built, BuildModel(checkpointed_.model(), Mode::kTrain, config.dtype, types,
+                                                  {.loss_scale = config.loss_scale}));
     // Moving averages, and the sums of the gradients of micro-batches.
     const int more_copies =
         (checkpointed_.keeps_averages() ? 1 : 0) + (checkpointed_.replicas().micro_batches() > 1 ? 1 : 0);

@@ -124,7 +124,7 @@ TEST_CASE("An evaluation without samples does not compute what they need") {
   const auto fetches = [](const Model& model) {
     const data::ElementSpec spec{.features = {{"", {compute::DType::kFloat32, {4, 2}}}},
                                  .labels = {{"", {compute::DType::kFloat32, {4}}}}};
-    return BuildModel(model, Mode::kEval, compute::DType::kFloat32, {}, spec, /*has_examples=*/true, 1)->fetch_names;
+    return BuildModel(model, Mode::kEval, compute::DType::kFloat32, spec)->fetch_names;
   };
   Model model = LineWithSamples();
   CHECK(fetches(model) == std::vector<std::string>{"loss", "twice"});

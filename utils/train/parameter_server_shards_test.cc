@@ -84,8 +84,10 @@ TEST_CASE("LazyAdam moves no row of a shard that has none of the batch") {
 std::string PlacedOn(int server, const Model& model, int num_servers, const distribute::Partitioner& partitioner,
                      distribute::Placement placement = distribute::Placement::kRoundRobin) {
   const auto built = BuildModel(
-      model, Mode::kTrain, DType::kFloat32, {}, Batched(SpecOfExample(), 1), true, 1, StepPart::kUpdate, std::nullopt,
-      ServerUpdate{.num_servers = num_servers, .placement = placement, .partitioner = partitioner, .server = server});
+      model, Mode::kTrain, DType::kFloat32, Batched(SpecOfExample(), 1),
+      {.part = StepPart::kUpdate,
+       .server_update = ServerUpdate{
+           .num_servers = num_servers, .placement = placement, .partitioner = partitioner, .server = server}});
   if (!built.ok()) return std::string(built.status().message());
   std::string text;
   for (const auto* specs : {&built->placed.variables, &built->placed.slots}) {

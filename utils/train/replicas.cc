@@ -81,14 +81,15 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   AppendKey(share, key);
   std::weak_ptr<const BuiltModel>& built = models_[key];
   if (auto there = built.lock()) return there;
-  const data::ElementSpec types = TypesOfShare(spec, share);
-  std::optional<ServerUpdate> server_update;
+  BuildOptions options{.loss_scale = loss_scale_,
+                       .has_examples = share.examples.size() > 0,
+                       .num_replicas = strategy_.num_replicas_in_sync(),
+                       .part = part,
+                       .pack_sizes = strategy_.pack_sizes()};
   if (mode == Mode::kTrain && strategy_.servers() != nullptr) {
-    server_update = ServerUpdate{.num_servers = strategy_.servers()->num_servers(), .server = std::nullopt};
+    options.server_update = ServerUpdate{.num_servers = strategy_.servers()->num_servers(), .server = std::nullopt};
   }
-  ASSIGN_OR_RETURN(BuiltModel model,
-                   BuildModel(model_, mode, dtype_, loss_scale_, types, share.examples.size() > 0,
-                              strategy_.num_replicas_in_sync(), part, strategy_.pack_sizes(), server_update));
+  ASSIGN_OR_RETURN(BuiltModel model, BuildModel(model_, mode, dtype_, TypesOfShare(spec, share), options));
   RETURN_IF_ERROR(prepare(*model.graph));
   auto made = std::make_shared<const BuiltModel>(std::move(model));
   built = made;

@@ -14,13 +14,14 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
     for (size_t i = 0; i < types.features.size(); ++i) types.features[i].type = share.features[i].type();
     for (size_t i = 0; i < types.labels.size(); ++i) types.labels[i].type = share.labels[i].type();
   }
-  return BuildModel(model, Mode::kTrain, config.dtype, config.loss_scale, types, /*has_examples=*/true,
-                    /*num_replicas=*/1, StepPart::kUpdate, /*pack_sizes=*/std::nullopt,
-                    ServerUpdate{.num_servers = num_servers,
-                                 .placement = config.servers.placement,
-                                 .partitioner = config.servers.partitioner,
-                                 .rows = rows,
-                                 .server = server});
+  return BuildModel(model, Mode::kTrain, config.dtype, types,
+                    {.loss_scale = config.loss_scale,
+                     .part = StepPart::kUpdate,
+                     .server_update = ServerUpdate{.num_servers = num_servers,
+                                                   .placement = config.servers.placement,
+                                                   .partitioner = config.servers.partitioner,
+                                                   .rows = rows,
+                                                   .server = server}});
 }
 
 }  // namespace official::train

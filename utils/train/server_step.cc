@@ -86,7 +86,7 @@ void AddTable(int index, int place, Value table, int64_t first_row, std::vector<
 }
 
 absl::Status NothingToUpdate(const TrainingStep& step, size_t num_variables, size_t num_placed) {
-  const ServerUpdate& update = *step.server_update;
+  const ServerUpdate& update = *step.options.server_update;
   const std::string shards = num_placed > num_variables ? absl::StrCat(" as ", num_placed, " shards") : "";
   return absl::InvalidArgumentError(
       absl::StrCat("the cluster has ", update.num_servers, " ps, and of the ", num_variables, " variables of model ",
@@ -98,7 +98,7 @@ absl::Status NothingToUpdate(const TrainingStep& step, size_t num_variables, siz
 }  // namespace
 
 void SeparateTables(TrainingStep& step) {
-  if (!step.server_update || !step.model.gradient_norm_tag.empty()) return;
+  if (!step.options.server_update || !step.model.gradient_norm_tag.empty()) return;
   step.row_reads = FindRowReads(step.graph(), step.variables, step.results.gradients, step.examples);
   std::vector<Value> variables, gradients;
   for (size_t i = 0; i < step.variables.size(); ++i) {
@@ -141,7 +141,7 @@ absl::Status KeepPlaced(TrainingStep& step) {
     if (!absl::StartsWith(spec.name, kLocalPrefix)) specs.push_back(spec);
   }
   size_t num_placed = 0;
-  ASSIGN_OR_RETURN(const Shards shards, Place(*step.server_update, specs, num_placed));
+  ASSIGN_OR_RETURN(const Shards shards, Place(*step.options.server_update, specs, num_placed));
   const auto shards_of = [&](Value variable) {
     const auto found = shards.find(SpecOf(variable).name);
     return found == shards.end() ? std::vector<Shard>() : found->second;
@@ -222,7 +222,7 @@ void FeedRows(TrainingStep& step) {
   BuiltModel& built = step.built;
   for (size_t g = 0; g < built.placed.row_groups.size(); ++g) {
     const BuiltModel::RowGroup& group = built.placed.row_groups[g];
-    const int64_t num_rows = step.server_update->rows.Of(g);
+    const int64_t num_rows = step.options.server_update->rows.Of(g);
     const Value ids = graph.Input(absl::StrCat("row_ids/", g), {DType::kInt32, {num_rows}});
     built.roots.feeds.push_back(ids);
     for (const compute::VariableSpec& table : group.tables) {

@@ -46,15 +46,6 @@ Value LocalSum(Graph& graph, absl::string_view name, const TensorType& type) {
                          /*per_device=*/true});
 }
 
-// A float32 scalar that sums `value` over the batches, added to `counts`; without examples there is nothing to add. Its
-// name.
-std::string Accumulate(const BuiltModel& built, absl::string_view name, Value value,
-                       std::vector<compute::Count>& counts) {
-  const Value sum = LocalSum(*built.graph, name, {DType::kFloat32, {}});
-  if (built.has_examples) counts.push_back({sum, value});
-  return sum.node()->name();
-}
-
 // The loss scale as a float32 scalar; nothing if it is always 1.
 Value LossScaleValue(Graph& graph, const compute::LossScale& scale) {
   if (scale.dynamic) {
@@ -72,7 +63,7 @@ void Backward(const std::vector<Value>& shown, TrainingStep& step) {
     if (node->Is(compute::op::Variable) && graph.variable(*node).trainable) trainable.push_back(node->output(0));
   }
   // The gradient of the loss that the backward pass starts with.
-  step.loss_scale = LossScaleValue(graph, step.scale);
+  step.loss_scale = LossScaleValue(graph, step.options.loss_scale);
   Value seed = step.loss_scale;
   if (step.weight) seed = step.loss_scale ? compute::Mul(step.weight, step.loss_scale) : step.weight;
   const std::vector<Value> all =
@@ -104,7 +95,7 @@ void ReplaceByZeros(TrainingStep& step) {
 }
 
 // A micro-batch adds its results to sums in variables of the replica; the update takes the sums in their place.
-void Accumulate(TrainingStep& step) {
+void AccumulateMicroBatches(TrainingStep& step) {
   Graph& graph = step.graph();
   const std::vector<Value> results = step.results.All();
   std::vector<compute::RunningSum> sums;
@@ -141,8 +132,9 @@ void Reduce(TrainingStep& step) {
   const int num_replicas = step.graph().replica_context().num_replicas;
   if (num_replicas == 1) return;
   const Results own = step.results;
-  const std::vector<Value> sums = step.pack_sizes ? compute::AllReduce(step.results.All(), *step.pack_sizes)
-                                                  : compute::AllReduce(step.results.All(), num_replicas);
+  const std::vector<Value> sums = step.options.pack_sizes
+                                      ? compute::AllReduce(step.results.All(), *step.options.pack_sizes)
+                                      : compute::AllReduce(step.results.All(), num_replicas);
   if (!step.ok()) return;
   step.results.Replace(sums);
   if (step.updates_elsewhere()) KeepSums(own, step);
@@ -174,8 +166,9 @@ Value CheckFinite(TrainingStep& step) {
   if (checked.empty()) checked = step.results.shown;  // all variables are tables
   // The squares of finite numbers may be too large.
   if (step.model.update.clip_norm) checked.push_back(step.gradient_norm);
-  const Value finite = compute::AllFinite(checked, {.loss_scale = step.scale.dynamic ? step.loss_scale : Value(),
-                                                    .barrier = step.graph().replica_context().num_replicas > 1});
+  const Value finite =
+      compute::AllFinite(checked, {.loss_scale = step.options.loss_scale.dynamic ? step.loss_scale : Value(),
+                                   .barrier = step.graph().replica_context().num_replicas > 1});
   if (finite) step.built.roots.targets.push_back(finite.node());
   return finite;
 }
@@ -195,6 +188,28 @@ void AddClipping(Value finite, const TrainingStep& step, compute::UpdateInputs& 
   inputs.loss_scale = compute::Mul(inputs.loss_scale, factor);
 }
 
+// Lets the optimizer update the variables.
+void ApplyGradients(const compute::UpdateInputs& inputs, TrainingStep& step) {
+  std::vector<compute::VariableGradient> gradients;
+  for (size_t i = 0; i < step.variables.size(); ++i) {
+    gradients.push_back({step.variables[i], step.results.gradients[i]});
+  }
+  if (step.updates_elsewhere()) AppendTables(step, gradients);
+  if (gradients.empty()) return;
+  const std::vector<Node*> nodes = step.model.optimizer(inputs, gradients);
+  step.built.roots.targets.insert(step.built.roots.targets.end(), nodes.begin(), nodes.end());
+  const auto updates = std::count_if(nodes.begin(), nodes.end(), [&](const Node* node) {
+    return std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Value& input) {
+      return std::find(step.variables.begin(), step.variables.end(), input) != step.variables.end();
+    });
+  });
+  if (updates > 1 && step.model.update.ema_decay && step.graph().replica_context().num_replicas > 1) {
+    step.graph().Fail(absl::InvalidArgumentError(absl::StrCat(
+        "model ", step.model.name, ": its optimizer makes ", updates,
+        " updates; with moving averages of the variables on several devices it must update all variables in one")));
+  }
+}
+
 // Updates the averages of the variables, which have their new values. The variables are those of the optimizer, in its
 // order: devices that share variables then divide them in the same way, and none reads what another one changes.
 void UpdateAverages(Value apply, TrainingStep& step) {
@@ -207,55 +222,49 @@ void UpdateAverages(Value apply, TrainingStep& step) {
   step.built.roots.targets.push_back(compute::UpdateMovingAverages(averages, *step.model.update.ema_decay, apply));
 }
 
+// Updates the moving averages that the model has, such as those of batch normalization.
+void UpdateModelAverages(Value apply, TrainingStep& step) {
+  std::vector<compute::MovingAverage> averages = step.moving_averages;
+  if (averages.empty()) return;
+  for (size_t i = 0; i < averages.size(); ++i) averages[i].value = step.results.moving_averages[i];
+  step.built.roots.targets.push_back(compute::UpdateMovingAverages(averages, step.spec.moving_average_momentum, apply));
+}
+
+// Counts the step, if it is `finite`, and updates a dynamic loss scale.
+void CountStep(Value finite, TrainingStep& step) {
+  Graph& graph = step.graph();
+  const bool is_dynamic = step.options.loss_scale.dynamic;
+  const TensorType counter{DType::kInt64, {}};
+  const Value global_step = graph.Variable({kGlobalStep, counter, compute::Initializer::Zeros(), /*trainable=*/false});
+  const Value one = is_dynamic ? compute::Cast(finite, DType::kInt64) : graph.Constant(Tensor::Scalar<int64_t>(1));
+  if (!step.updates_elsewhere()) step.counts.push_back({global_step, one});
+  if (!is_dynamic) return;
+  const Value good_steps = graph.Variable({kGoodSteps, counter, compute::Initializer::Zeros(), /*trainable=*/false});
+  compute::GraphRoots& roots = step.built.roots;
+  roots.targets.push_back(compute::UpdateLossScale(step.loss_scale, good_steps, finite));
+  step.built.updated_fetch = static_cast<int>(roots.fetches.size());
+  roots.fetches.push_back(finite);
+}
+
 // Updates the variables, the moving averages, the count of steps and the loss scale.
 void Update(Value learning_rate, Value finite, TrainingStep& step) {
-  Graph& graph = step.graph();
   BuiltModel& built = step.built;
-  std::vector<Node*>& targets = built.roots.targets;
   compute::UpdateInputs inputs(learning_rate);
-  inputs.defers_rows = step.server_update && step.server_update->server;
+  inputs.defers_rows = step.is_server();
   AddClipping(finite, step, inputs);
-  std::vector<compute::VariableGradient> gradients;
-  for (size_t i = 0; i < step.variables.size(); ++i) {
-    gradients.push_back({step.variables[i], step.results.gradients[i]});
-  }
-  if (step.updates_elsewhere()) AppendTables(step, gradients);
-  const size_t num_targets = targets.size();
-  if (!gradients.empty()) {
-    for (Node* node : step.model.optimizer(inputs, gradients)) targets.push_back(node);
-  }
-  const auto updates = std::count_if(targets.begin() + num_targets, targets.end(), [&](const Node* node) {
-    return std::any_of(node->inputs().begin(), node->inputs().end(), [&](const Value& input) {
-      return std::find(step.variables.begin(), step.variables.end(), input) != step.variables.end();
-    });
-  });
-  if (updates > 1 && step.model.update.ema_decay && graph.replica_context().num_replicas > 1) {
-    return graph.Fail(absl::InvalidArgumentError(absl::StrCat(
-        "model ", step.model.name, ": its optimizer makes ", updates,
-        " updates; with moving averages of the variables on several devices it must update all variables in one")));
-  }
+  const size_t num_targets = built.roots.targets.size();
+  ApplyGradients(inputs, step);
+  if (!step.ok()) return;
   UpdateAverages(inputs.apply, step);
-  built.settle = compute::SettleRows(graph);
-  for (const auto& node : graph.nodes()) {
+  built.settle = compute::SettleRows(step.graph());
+  for (const auto& node : step.graph().nodes()) {
     if (inputs.defers_rows && node->Is(compute::op::CatchUpRows)) built.catch_up = node.get();
   }
-  std::vector<compute::MovingAverage> averages = step.moving_averages;
-  for (size_t i = 0; i < averages.size(); ++i) averages[i].value = step.results.moving_averages[i];
-  if (!averages.empty()) {
-    targets.push_back(compute::UpdateMovingAverages(averages, step.spec.moving_average_momentum, inputs.apply));
-  }
-  if (step.updates_elsewhere()) targets.resize(num_targets);  // the graph has the variables, to read and save them
-  const TensorType counter{DType::kInt64, {}};
-  if (step.server_update && step.server_update->server.value_or(0) > 0) return;
-  const Value global_step = graph.Variable({kGlobalStep, counter, compute::Initializer::Zeros(), /*trainable=*/false});
-  const Value one =
-      step.scale.dynamic ? compute::Cast(finite, DType::kInt64) : graph.Constant(Tensor::Scalar<int64_t>(1));
-  if (!step.updates_elsewhere()) step.counts.push_back({global_step, one});
-  if (!step.scale.dynamic) return;
-  const Value good_steps = graph.Variable({kGoodSteps, counter, compute::Initializer::Zeros(), /*trainable=*/false});
-  targets.push_back(compute::UpdateLossScale(step.loss_scale, good_steps, finite));
-  built.updated_fetch = static_cast<int>(built.roots.fetches.size());
-  built.roots.fetches.push_back(finite);
+  UpdateModelAverages(inputs.apply, step);
+  // The graph has the variables that other tasks update, to read and save them.
+  if (step.updates_elsewhere()) built.roots.targets.resize(num_targets);
+  const bool has_global_step = !step.is_server() || *step.options.server_update->server == 0;
+  if (has_global_step) CountStep(finite, step);
 }
 
 // All of a training step that follows the forward pass. `shown`: the loss and the logged values.
@@ -266,23 +275,86 @@ absl::Status AddTraining(const std::vector<Value>& shown, TrainingStep& step) {
   SeparateTables(step);
   const bool is_update = built.part == StepPart::kUpdate;
   if (!built.has_examples && !built.stands_in && !is_update) ReplaceByZeros(step);
-  if (built.part != StepPart::kWhole) Accumulate(step);
+  if (built.part != StepPart::kWhole) AccumulateMicroBatches(step);
   if (built.part == StepPart::kMicroBatch) return step.graph().status();
-  const bool is_server = step.server_update && step.server_update->server;
-  if (is_server) RETURN_IF_ERROR(KeepPlaced(step));
+  if (step.is_server()) RETURN_IF_ERROR(KeepPlaced(step));
   Reduce(step);
   RETURN_IF_ERROR(step.graph().status());
   const Value learning_rate = step.graph().Input("learning_rate", {DType::kFloat32, {}});
   built.roots.feeds.push_back(learning_rate);
-  if (is_server) {
+  if (step.is_server()) {
     FeedRows(step);
   } else {
     Show(step);
   }
   const size_t num_variables = step.graph().variables().size();
   if (const Value finite = CheckFinite(step)) Update(learning_rate, finite, step);
-  if (is_server) RETURN_IF_ERROR(ListSlots(num_variables, step));
+  if (step.is_server()) RETURN_IF_ERROR(ListSlots(num_variables, step));
   return step.graph().status();
+}
+
+// Adds the inputs of the model. Its variables, and which of them have gradients, are known once it is built, for one
+// example if need be.
+ModelInputs AddModelInputs(Mode mode, DType dtype, const data::ElementSpec& types, Graph& graph) {
+  ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
+  if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
+  if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
+  return inputs;
+}
+
+// Sets the context of the graph. Returns its inputs for the weights of the replica and the micro-batch, without those
+// that are always 1.
+std::vector<Value> AddWeights(const Model& model, Mode mode, const BuildOptions& options, Graph& graph) {
+  const TensorType scalar{DType::kFloat32, {}};
+  std::vector<Value> weights;
+  // Averages change with each step, so that no row's update can wait.
+  compute::ReplicaContext context{.in_micro_batches = options.part != StepPart::kWhole || model.update.ema_decay};
+  if (mode == Mode::kTrain && options.num_replicas > 1) {
+    context.num_replicas = options.num_replicas;
+    context.weight = graph.Input("replica_weight", scalar);
+    weights.push_back(context.weight);
+  }
+  graph.set_replica_context(context);
+  if (options.part != StepPart::kWhole) weights.push_back(graph.Input("micro_batch_weight", scalar));
+  return weights;
+}
+
+// Fetches what is shown of a batch: the loss, the logged values and, unless in training, the predictions, if anything
+// needs them. Returns these values. With several micro-batches, AddTraining fetches their sums instead.
+std::vector<Value> FetchResults(const Model& model, const ModelSpec& spec, Mode mode, BuiltModel& built) {
+  std::vector<NamedValue> results;
+  // A loss that is not finite ends a training step before it changes anything.
+  if (mode == Mode::kTrain) results.push_back({"loss", compute::CheckNumerics(spec.loss)});
+  if (mode == Mode::kEval) results.push_back({"loss", spec.loss});
+  if (mode == Mode::kTrain) results.insert(results.end(), spec.logged.begin(), spec.logged.end());
+  if (mode == Mode::kPredict || (mode == Mode::kEval && (model.host_metrics || model.eval_samples))) {
+    results.insert(results.end(), spec.predictions.begin(), spec.predictions.end());
+  }
+  std::vector<Value> values;
+  for (const NamedValue& result : results) {
+    values.push_back(result.value);
+    built.fetch_names.push_back(result.name);
+    built.fetch_tags.push_back(result.summary_tag.empty() ? result.name : result.summary_tag);
+    if (built.part != StepPart::kWhole) continue;
+    built.roots.fetches.push_back(built.has_examples ? result.value
+                                                     : built.graph->Constant(Tensor(result.value.type())));
+  }
+  return values;
+}
+
+// Adds variables for the sums of the metrics over the batches, and to `counts` what is added to them: without examples
+// nothing.
+void AddMetrics(const std::vector<MeanMetric>& metrics, BuiltModel& built, std::vector<compute::Count>& counts) {
+  const auto add_sum = [&](absl::string_view name, Value value) {
+    const Value sum = LocalSum(*built.graph, name, {DType::kFloat32, {}});
+    if (built.has_examples) counts.push_back({sum, value});
+    return sum.node()->name();
+  };
+  for (const MeanMetric& metric : metrics) {
+    built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,
+                             add_sum(absl::StrCat(metric.name, "/total"), metric.total),
+                             add_sum(absl::StrCat(metric.name, "/count"), metric.count)});
+  }
 }
 
 std::vector<data::Leaf> LeavesOf(const std::vector<data::Leaf>& spec, const data::Tensors& tensors) {
@@ -301,8 +373,7 @@ compute::VariableSpec AverageOf(const compute::VariableSpec& variable) {
 }
 
 absl::StatusOr<BuiltModel> BuildForExport(const Model& model, const data::ElementSpec& spec) {
-  return BuildModel(model, Mode::kPredict, DType::kFloat32, {}, Batched(spec, 1), /*has_examples=*/true,
-                    /*num_replicas=*/1);
+  return BuildModel(model, Mode::kPredict, DType::kFloat32, Batched(spec, 1));
 }
 
 data::ElementSpec Batched(data::ElementSpec spec, int64_t batch_size) {
@@ -316,86 +387,48 @@ data::ElementSpec TypesOfShare(const data::ElementSpec& spec, const BatchShare& 
   return {LeavesOf(spec.features, share.features), LeavesOf(spec.labels, share.labels)};
 }
 
-absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const compute::LossScale& loss_scale,
-                                      const data::ElementSpec& types, bool has_examples, int num_replicas,
-                                      StepPart part, const std::optional<compute::PackSizes>& pack_sizes,
-                                      const std::optional<ServerUpdate>& server_update) {
-  if (server_update && (model.update.clip_norm || model.update.ema_decay)) {
+absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype, const data::ElementSpec& types,
+                                      const BuildOptions& options) {
+  if (options.server_update && (model.update.clip_norm || model.update.ema_decay)) {
     return absl::InvalidArgumentError(absl::StrCat("model ", model.name,
                                                    ": with parameter servers gradients cannot be "
                                                    "clipped by their norm, and variables have no moving averages"));
   }
   BuiltModel built;
   built.graph = std::make_unique<Graph>();
-  built.part = part;
-  built.has_examples = has_examples && part != StepPart::kUpdate;
-  built.stands_in = !built.has_examples && model.synchronizes && mode == Mode::kTrain && part != StepPart::kUpdate;
+  built.part = options.part;
+  const bool takes_examples = options.part != StepPart::kUpdate;
+  built.has_examples = options.has_examples && takes_examples;
+  built.stands_in = !options.has_examples && takes_examples && model.synchronizes && mode == Mode::kTrain;
   Graph& graph = *built.graph;
-  graph.set_batch_parts(compute::BatchPartsOfReplica(num_replicas));
-  std::vector<Value>& feeds = built.roots.feeds;
-  // The variables, and which of them have gradients, are known once the model is built, for one example if need be.
-  ModelInputs inputs{graph, mode, dtype, AddInputs(graph, "features", types.features), {}, Value()};
-  if (mode != Mode::kPredict) inputs.labels = AddInputs(graph, "labels", types.labels);
-  if (mode == Mode::kTrain) inputs.random_state = compute::RandomState(graph);
-  // Averages change with each step, so that no row's update can wait.
-  compute::ReplicaContext context{.in_micro_batches = part != StepPart::kWhole || model.update.ema_decay};
-  if (mode == Mode::kTrain && num_replicas > 1) {
-    context.num_replicas = num_replicas;
-    context.weight = graph.Input("replica_weight", {DType::kFloat32, {}});
-  }
-  graph.set_replica_context(context);
-  Value micro_batch_weight;
-  if (part != StepPart::kWhole) micro_batch_weight = graph.Input("micro_batch_weight", {DType::kFloat32, {}});
+  graph.set_batch_parts(compute::BatchPartsOfReplica(options.num_replicas));
+  const ModelInputs inputs = AddModelInputs(mode, dtype, types, graph);
+  const std::vector<Value> weights = AddWeights(model, mode, options, graph);
+  std::vector<Value> examples = inputs.features;
+  examples.insert(examples.end(), inputs.labels.begin(), inputs.labels.end());
   if (built.has_examples || built.stands_in) {
-    feeds = inputs.features;
-    feeds.insert(feeds.end(), inputs.labels.begin(), inputs.labels.end());
+    std::vector<Value>& feeds = built.roots.feeds;
+    feeds = examples;
     if (mode == Mode::kTrain) feeds.push_back(inputs.random_state);
-    for (const Value& weight : {context.weight, micro_batch_weight}) {
-      if (weight) feeds.push_back(weight);
-    }
+    feeds.insert(feeds.end(), weights.begin(), weights.end());
   }
-  ASSIGN_OR_RETURN(const ModelSpec model_spec, model.model_fn(inputs));
+  ASSIGN_OR_RETURN(const ModelSpec spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
-  if (mode != Mode::kPredict && model_spec.loss && model_spec.loss.type() != TensorType{DType::kFloat32, {}}) {
+  if (mode != Mode::kPredict && spec.loss && spec.loss.type() != TensorType{DType::kFloat32, {}}) {
     return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ": ModelSpec::loss is ",
-                                                   model_spec.loss.type().ToString(),
+                                                   spec.loss.type().ToString(),
                                                    "; it must be a float32 scalar, as Mean() makes one"));
   }
-
-  std::vector<Value> shown;
-  const auto fetch = [&](const NamedValue& named) {
-    const Value value = named.value;
-    shown.push_back(value);
-    built.fetch_names.push_back(named.name);
-    built.fetch_tags.push_back(named.summary_tag.empty() ? named.name : named.summary_tag);
-    if (part != StepPart::kWhole) return;  // AddTraining fetches their sums
-    built.roots.fetches.push_back(built.has_examples ? value : graph.Constant(Tensor(value.type())));
-  };
-  if (mode == Mode::kPredict) {
-    for (const NamedValue& p : model_spec.predictions) fetch(p);
-    return built;
-  }
-  // A loss that is not finite ends a training step before it changes anything.
-  const Value loss = mode == Mode::kTrain ? compute::CheckNumerics(model_spec.loss) : model_spec.loss;
-  fetch({"loss", loss});
-  if (mode == Mode::kEval && (model.host_metrics || model.eval_samples)) {
-    for (const NamedValue& p : model_spec.predictions) fetch(p);
-  }
+  const std::vector<Value> shown = FetchResults(model, spec, mode, built);
+  if (mode == Mode::kPredict) return built;
   std::vector<compute::Count> counts;
   if (mode == Mode::kTrain) {
-    for (const NamedValue& v : model_spec.logged) fetch(v);
-    Value weight = context.weight;
-    if (micro_batch_weight) weight = weight ? compute::Mul(weight, micro_batch_weight) : micro_batch_weight;
-    TrainingStep step{model, model_spec, loss_scale, pack_sizes, server_update, built, weight, Value(), counts};
-    step.examples = inputs.features;
-    step.examples.insert(step.examples.end(), inputs.labels.begin(), inputs.labels.end());
+    Value weight;
+    for (const Value& factor : weights) weight = weight ? compute::Mul(weight, factor) : factor;
+    TrainingStep step{model, spec, options, built, counts, examples, weight};
     RETURN_IF_ERROR(AddTraining(shown, step));
   }
-  for (const MeanMetric& metric : model_spec.metrics) {
-    built.metrics.push_back({metric.name, metric.summary_tag.empty() ? metric.name : metric.summary_tag,
-                             Accumulate(built, absl::StrCat(metric.name, "/total"), metric.total, counts),
-                             Accumulate(built, absl::StrCat(metric.name, "/count"), metric.count, counts)});
-  }
+  AddMetrics(spec.metrics, built, counts);
   if (!counts.empty()) built.roots.targets.push_back(compute::AssignAdd(counts));
   RETURN_IF_ERROR(graph.status());
   return built;

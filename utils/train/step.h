@@ -124,6 +124,16 @@ struct BuiltModel {
   compute::Node* catch_up = nullptr;
 };
 
+struct BuildOptions {
+  compute::LossScale loss_scale = {};
+  bool has_examples = true;
+  int num_replicas = 1;
+  StepPart part = StepPart::kWhole;
+  std::optional<compute::PackSizes> pack_sizes = std::nullopt;
+  // For a micro-batch or an update in a job with parameter servers.
+  std::optional<ServerUpdate> server_update = std::nullopt;
+};
+
 // Builds the program of a mode. With several replicas the gradients are those of the mean loss over the global batch:
 // each replica's are multiplied by its weight, its share of the examples, and summed over all replicas, in packs of
 // `pack_sizes` or else in `num_replicas` packs. For 1, 2 and 4 replicas the sums over the batch consist of the same
@@ -132,13 +142,10 @@ struct BuiltModel {
 // micro-batch, so that it knows the sums. `types` are the names and types of the tensors of a BatchShare. Without
 // examples, for several replicas only, they are those of one example; a program for an evaluation then has nothing to
 // compute.
-// `server_update` is for a micro-batch or an update in a job with parameter servers. InvalidArgument if the server
-// would have nothing to update.
+// InvalidArgument if a server would have nothing to update, or the model clips by the norm of the gradients or has
+// moving averages of the variables in a job with parameter servers.
 absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, compute::DType dtype,
-                                      const compute::LossScale& loss_scale, const data::ElementSpec& types,
-                                      bool has_examples, int num_replicas, StepPart part = StepPart::kWhole,
-                                      const std::optional<compute::PackSizes>& pack_sizes = std::nullopt,
-                                      const std::optional<ServerUpdate>& server_update = std::nullopt);
+                                      const data::ElementSpec& types, const BuildOptions& options = {});
 
 // Returns the model for prediction on a batch of one example in float32. `spec` is that of the example.
 absl::StatusOr<BuiltModel> BuildForExport(const Model& model, const data::ElementSpec& spec);

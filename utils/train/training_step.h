@@ -1,12 +1,9 @@
 // What the functions that build a training step (step.cc, server_step.h) hand to each other.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "utils/compute/core/loss_scale.h"
-#include "utils/compute/kernel/communicator.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/train/model.h"
 #include "utils/train/row_reads.h"
@@ -41,14 +38,12 @@ struct Results {
 struct TrainingStep {
   const Model& model;
   const ModelSpec& spec;
-  const compute::LossScale& scale;
-  const std::optional<compute::PackSizes>& pack_sizes;
-  const std::optional<ServerUpdate>& server_update;
+  const BuildOptions& options;
   BuiltModel& built;
-  compute::Value weight;                      // of the micro-batch and the replica in the whole batch; invalid: 1
-  compute::Value loss_scale;                  // invalid: 1
-  std::vector<compute::Count>& counts;        // what is counted, at the end
-  std::vector<compute::Value> examples = {};  // the features and labels
+  std::vector<compute::Count>& counts;          // what is counted, at the end
+  const std::vector<compute::Value>& examples;  // the features and labels
+  compute::Value weight;                        // of the micro-batch and the replica in the whole batch; invalid: 1
+  compute::Value loss_scale = {};               // invalid: 1
   std::vector<compute::Value> variables = {};
   std::vector<RowReads> row_reads = {};                      // of further variables
   std::vector<compute::MovingAverage> moving_averages = {};  // of which the results have the values
@@ -56,8 +51,10 @@ struct TrainingStep {
   compute::Value gradient_norm =
       {};  // of all gradients as one vector, with the loss scale; invalid if nothing needs it
 
+  // True if this is the part of an update that a parameter server makes.
+  bool is_server() const { return options.server_update && options.server_update->server; }
   // True if this is the part of an update that is made on another task.
-  bool updates_elsewhere() const { return server_update && !server_update->server; }
+  bool updates_elsewhere() const { return options.server_update && !options.server_update->server; }
 
   compute::Graph& graph() const { return *built.graph; }
   bool ok() const { return graph().status().ok(); }
