@@ -93,7 +93,7 @@ def entries(lines: list[str]) -> list[tuple[str, list[str]]]:
 
 
 def flag_of(head: str, lines: list[str]) -> Flag:
-    names = head.split(", ")[::-1]
+    names = re.split(", (?=--)", head)[::-1]  # not at the commas of OFFICIAL_MAX_ISA=avx2, avx512 or ...
     for i, line in enumerate(lines):
         # Values and default have lines of their own.
         told = re.fullmatch(r"\(([^()]*?); default: (.*)\)", joined(lines[i:]))
