@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/transformer/text/lines.h"
@@ -213,6 +214,17 @@ absl::StatusOr<std::string> DescribeOrigin(const PrepareOptions& options) {
   return text;
 }
 
+// True if data_dir has the vocabulary of `origin`, or a record file of any text.
+absl::StatusOr<bool> HoldsMadeFiles(const std::string& data_dir, absl::string_view origin) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(data_dir));
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const bool is_tagged = absl::StrContains(name, absl::StrCat("-", kTrainTag, "-")) ||
+                           absl::StrContains(name, absl::StrCat("-", kEvalTag, "-"));
+    return (is_tagged && absl::StrContains(name, "-of-")) ||
+           absl::StartsWith(origin, absl::StrCat("vocabulary: ", name, ", "));
+  });
+}
+
 // Refuses to mix files of different origins.
 absl::Status CheckOrigin(const PrepareOptions& options) {
   ASSIGN_OR_RETURN(const std::string origin, DescribeOrigin(options));
@@ -220,6 +232,8 @@ absl::Status CheckOrigin(const PrepareOptions& options) {
   if (!files::Exists(path)) return files::WriteFileAtomically(path, origin);
   ASSIGN_OR_RETURN(const std::string found, files::ReadFile(path, 1 << 20));
   if (found == origin) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool holds_made_files, HoldsMadeFiles(options.data_dir, found));
+  if (!holds_made_files) return files::WriteFileAtomically(path, origin);
   return absl::FailedPreconditionError(
       absl::StrFormat("%s holds files that were made from other text or with other flags, as %s says; choose another "
                       "--data_dir, or remove what is in it",

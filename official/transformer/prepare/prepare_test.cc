@@ -233,6 +233,45 @@ TEST_CASE_METHOD(Fixture, "Files of other text or flags are not mixed") {
   CheckRefused("choose another --data_dir", absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_CASE_METHOD(Fixture, "Data of other languages is not mixed in, even if files are removed") {
+  Prepare();
+  options_.vocabulary_name = "vocab.enfr.100";
+  options_.records = "en-fr";
+  const auto check_refused = [&] {
+    CheckRefused("made from other text or with other flags", absl::StatusCode::kFailedPrecondition);
+  };
+  SECTION("none") { check_refused(); }
+  SECTION("the records") {
+    for (const std::string& name : Names()) {
+      if (name.find("-of-") != std::string::npos) std::filesystem::remove(InData(name));
+    }
+    REQUIRE(Names() == std::vector<std::string>{"prepared.txt", "vocab.ende.100"});
+    check_refused();
+  }
+  SECTION("all but one file of records") {
+    for (const std::string& name : Names()) {
+      if (name != "prepared.txt" && name != "wmt32k-train-00002-of-00003") std::filesystem::remove(InData(name));
+    }
+    check_refused();
+  }
+  SECTION("all but the evaluation's records") {
+    for (const std::string& name : Names()) {
+      if (name != "prepared.txt" && name != "wmt32k-dev-00001-of-00001") std::filesystem::remove(InData(name));
+    }
+    check_refused();
+  }
+}
+
+TEST_CASE_METHOD(Fixture, "Text that makes no vocabulary can be corrected in the same directory") {
+  const ParallelText corrected = options_.train;
+  options_.train = {{Write("blank.en", "\n\n")}, {Write("blank.de", "\n\n")}};
+  CheckRefused("no text in " + directory_ + "/blank.en");
+  options_.train = corrected;
+  Prepare();
+  CHECK(Names().size() == 6);
+  CHECK_THAT(Bytes("prepared.txt"), Contains("train source: train.en, "));
+}
+
 TEST_CASE_METHOD(Fixture, "A vocabulary without one of the characters is refused with the line") {
   REQUIRE(files::MakeDirectories(options_.data_dir).ok());
   REQUIRE(files::WriteFileAtomically(InData("vocab.ende.100"), "'<pad>'\n'<EOS>'\n'a'\n'_'\n").ok());
