@@ -20,6 +20,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/permutation.h"
 #include "utils/data/records/tf_record.h"
+#include "utils/files/crc32c.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
@@ -30,8 +31,25 @@ namespace {
 
 constexpr char kOriginName[] = "prepared.txt";
 
-// Lines of one file; each is checked to be text.
-absl::StatusOr<int64_t> CountLines(const std::string& path, logs::TaskProgress& progress) {
+struct TextFile {
+  std::string path;
+  int64_t num_lines = 0, num_bytes = 0;
+  uint32_t crc = 0;  // CRC-32C of the lines, each with '\n' and without '\r', which makes no difference to the records
+};
+
+struct CheckedText {
+  // Returns the number of lines of each source.
+  std::vector<int64_t> NumLines() const {
+    std::vector<int64_t> num_lines;
+    for (const TextFile& file : sources) num_lines.push_back(file.num_lines);
+    return num_lines;
+  }
+
+  std::vector<TextFile> sources, targets;
+};
+
+// Reads one file; each line is checked to be text.
+absl::StatusOr<TextFile> CheckFile(const std::string& path, logs::TaskProgress& progress) {
   if (!files::Exists(path)) {
     return absl::NotFoundError(
         absl::StrFormat("there is no file %s%s; name the text files with --raw_dir, --train_source and so on, or get "
@@ -39,18 +57,22 @@ absl::StatusOr<int64_t> CountLines(const std::string& path, logs::TaskProgress& 
                         path, files::Exists(path + ".gz") ? ", but its .gz: gunzip that" : ""));
   }
   ASSIGN_OR_RETURN(const auto reader, LineReader::Open(path));
+  TextFile file = {.path = path, .num_bytes = reader->size()};
   for (;;) {
     absl::string_view line;
     ASSIGN_OR_RETURN(const bool more, reader->Next(&line));
-    if (!more) return reader->line_number();
+    if (!more) break;
     progress.Add(1);
+    file.crc = files::Crc32c("\n", files::Crc32c(line, file.crc));
   }
+  file.num_lines = reader->line_number();
+  return file;
 }
 
 int64_t Sum(const std::vector<int64_t>& numbers) { return std::accumulate(numbers.begin(), numbers.end(), int64_t{0}); }
 
-// Before hours of work: reads all files once. The number of lines of each source.
-absl::StatusOr<std::vector<int64_t>> CheckText(const ParallelText& text) {
+// Before hours of work: reads all files once.
+absl::StatusOr<CheckedText> CheckText(const ParallelText& text) {
   if (text.sources.size() != text.targets.size() || text.sources.empty()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("found %d files of sentences and %d of their translations, expected "
@@ -58,19 +80,20 @@ absl::StatusOr<std::vector<int64_t>> CheckText(const ParallelText& text) {
                         text.sources.size(), text.targets.size()));
   }
   logs::TaskProgress progress({.title = "checking the text", .unit = "lines"});
-  std::vector<int64_t> num_lines;
+  CheckedText checked;
   for (size_t i = 0; i < text.sources.size(); ++i) {
-    ASSIGN_OR_RETURN(const int64_t source_lines, CountLines(text.sources[i], progress));
-    ASSIGN_OR_RETURN(const int64_t target_lines, CountLines(text.targets[i], progress));
-    if (source_lines != target_lines) {
+    ASSIGN_OR_RETURN(TextFile source, CheckFile(text.sources[i], progress));
+    ASSIGN_OR_RETURN(TextFile target, CheckFile(text.targets[i], progress));
+    if (source.num_lines != target.num_lines) {
       return absl::DataLossError(
           absl::StrFormat("%s has %d lines, its translation %s has %d, but line by line they must belong together",
-                          text.sources[i], source_lines, text.targets[i], target_lines));
+                          source.path, source.num_lines, target.path, target.num_lines));
     }
-    if (source_lines == 0) return absl::DataLossError(absl::StrCat(text.sources[i], " has no lines"));
-    num_lines.push_back(source_lines);
+    if (source.num_lines == 0) return absl::DataLossError(absl::StrCat(source.path, " has no lines"));
+    checked.sources.push_back(std::move(source));
+    checked.targets.push_back(std::move(target));
   }
-  return num_lines;
+  return checked;
 }
 
 // Upstream strips the lines.
@@ -194,23 +217,23 @@ class Shards {
 };
 
 // What the files in data_dir are made of.
-absl::StatusOr<std::string> DescribeOrigin(const PrepareOptions& options) {
+std::string DescribeOrigin(const PrepareOptions& options, const CheckedText& train, const CheckedText& eval,
+                           bool with_checksums) {
   std::string text = absl::StrFormat("vocabulary: %s, %s\nfiles: %d\nseed: %d\n", options.vocabulary_name,
                                      options.vocabulary.min_count.has_value()
                                          ? absl::StrCat("min_count ", *options.vocabulary.min_count)
                                          : absl::StrCat("about ", options.vocabulary.target_size, " entries"),
                                      options.num_train_shards, options.seed);
-  const auto add = [&](absl::string_view name, const std::vector<std::string>& paths) -> absl::Status {
-    for (const std::string& path : paths) {
-      ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(path));
-      absl::StrAppend(&text, name, ": ", path.substr(path.rfind('/') + 1), ", ", file->size(), " bytes\n");
+  const auto add = [&](absl::string_view name, const std::vector<TextFile>& text_files) {
+    for (const TextFile& file : text_files) {
+      absl::StrAppend(&text, name, ": ", file.path.substr(file.path.rfind('/') + 1), ", ", file.num_bytes, " bytes",
+                      with_checksums ? absl::StrFormat(", CRC-32C %08x", file.crc) : "", "\n");
     }
-    return absl::OkStatus();
   };
-  RETURN_IF_ERROR(add("train source", options.train.sources));
-  RETURN_IF_ERROR(add("train target", options.train.targets));
-  RETURN_IF_ERROR(add("eval source", options.eval.sources));
-  RETURN_IF_ERROR(add("eval target", options.eval.targets));
+  add("train source", train.sources);
+  add("train target", train.targets);
+  add("eval source", eval.sources);
+  add("eval target", eval.targets);
   return text;
 }
 
@@ -226,12 +249,14 @@ absl::StatusOr<bool> HoldsMadeFiles(const std::string& data_dir, absl::string_vi
 }
 
 // Refuses to mix files of different origins.
-absl::Status CheckOrigin(const PrepareOptions& options) {
-  ASSIGN_OR_RETURN(const std::string origin, DescribeOrigin(options));
+absl::Status CheckOrigin(const PrepareOptions& options, const CheckedText& train, const CheckedText& eval) {
+  const std::string origin = DescribeOrigin(options, train, eval, /*with_checksums=*/true);
   const std::string path = files::JoinPath(options.data_dir, kOriginName);
   if (!files::Exists(path)) return files::WriteFileAtomically(path, origin);
   ASSIGN_OR_RETURN(const std::string found, files::ReadFile(path, 1 << 20));
   if (found == origin) return absl::OkStatus();
+  // Data of programs that wrote no checksums stays usable.
+  if (found == DescribeOrigin(options, train, eval, /*with_checksums=*/false)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const bool holds_made_files, HoldsMadeFiles(options.data_dir, found));
   if (!holds_made_files) return files::WriteFileAtomically(path, origin);
   return absl::FailedPreconditionError(
@@ -270,10 +295,11 @@ DataNames NamesFor(const ParallelText& train, int64_t vocab_size) {
 }
 
 absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> train_lines, CheckText(options.train));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> eval_lines, CheckText(options.eval));
+  ASSIGN_OR_RETURN(const CheckedText train, CheckText(options.train));
+  ASSIGN_OR_RETURN(const CheckedText eval, CheckText(options.eval));
+  const std::vector<int64_t> train_lines = train.NumLines(), eval_lines = eval.NumLines();
   RETURN_IF_ERROR(files::MakeDirectories(options.data_dir));
-  RETURN_IF_ERROR(CheckOrigin(options));
+  RETURN_IF_ERROR(CheckOrigin(options, train, eval));
 
   const std::string vocabulary = files::JoinPath(options.data_dir, options.vocabulary_name);
   if (!files::Exists(vocabulary)) {

@@ -58,7 +58,8 @@ DataNames NamesFor(const ParallelText& train, int64_t vocab_size);
 // complete, and an existing one is kept: a second call finishes what an interrupted one left. Holds at most one file in
 // memory. DataLoss, naming file and line or both files and counts, if a text is not UTF-8, has no lines, or the numbers
 // of lines of the two sides differ; FailedPrecondition if data_dir holds files made from another text or with other
-// options (prepared.txt tells); NotFound if a text is missing; other errors as in utils/files.
+// options (prepared.txt tells: names, sizes and checksums of the text); NotFound if a text is missing; other errors as
+// in utils/files.
 absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options);
 
 }  // namespace official::transformer

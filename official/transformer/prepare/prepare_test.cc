@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
+#include <regex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -230,6 +231,24 @@ TEST_CASE_METHOD(Fixture, "Files of other text or flags are not mixed") {
                absl::StatusCode::kFailedPrecondition);
   options_.vocabulary.min_count = 6;
   Write("val.en", "one\n\ntwo\n");  // a byte longer
+  CheckRefused("choose another --data_dir", absl::StatusCode::kFailedPrecondition);
+  Write("val.en", "one\n\nTWO");  // of the same size
+  CheckRefused("choose another --data_dir", absl::StatusCode::kFailedPrecondition);
+  Write("val.en", "one\n\ntwo");
+  Prepare();
+}
+
+TEST_CASE_METHOD(Fixture, "Data whose prepared.txt has no checksums stays usable") {
+  Prepare();
+  const std::string with_checksums = Bytes("prepared.txt");
+  // Computed bit by bit in Python, of "one\n\ntwo\n".
+  CHECK_THAT(with_checksums, Contains("eval source: val.en, 8 bytes, CRC-32C 5d0c37cb\n"));
+  const std::string without = std::regex_replace(with_checksums, std::regex(", CRC-32C [0-9a-f]{8}"), "");
+  CHECK(without.size() == with_checksums.size() - 4 * 18);
+  REQUIRE(files::WriteFileAtomically(InData("prepared.txt"), without).ok());
+  Prepare();
+  CHECK(Bytes("prepared.txt") == without);
+  Write("val.en", "one\n\ntwo\n");
   CheckRefused("choose another --data_dir", absl::StatusCode::kFailedPrecondition);
 }
 
