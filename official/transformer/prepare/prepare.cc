@@ -4,6 +4,7 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -311,6 +312,12 @@ absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options) {
   }
   ASSIGN_OR_RETURN(const Subtokenizer subtokenizer, Subtokenizer::Load(vocabulary));
   LOG(INFO) << "the vocabulary has " << subtokenizer.vocab_size() << " entries";
+  const int64_t target_size = options.vocabulary.target_size;
+  const bool searched = !options.vocabulary.min_count.has_value();
+  if (searched && std::abs(subtokenizer.vocab_size() - target_size) > options.vocabulary.threshold) {
+    LOG(WARNING) << "--vocab_size=" << target_size << " is not reached: with " << subtokenizer.vocab_size()
+                 << " entries the vocabulary is the nearest that the search for a minimum count of subtokens found";
+  }
 
   const auto write = [&](absl::string_view tag, int num_shards, const ParallelText& text,
                          const std::vector<int64_t>& num_lines, std::optional<uint64_t> seed) -> absl::Status {

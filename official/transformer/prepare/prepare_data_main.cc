@@ -28,9 +28,11 @@ ABSL_FLAG(std::vector<std::string>, eval_target, {"val.de"}, "Their translations
 ABSL_FLAG(bool, download, false,
           "Use the text of WMT 2017, English and German, and download to --raw_dir what is missing there (1.8 GB). The "
           "four flags above are not used then.");
-ABSL_FLAG(int64_t, vocab_size, 32768, "Entries of the vocabulary; the result differs by 1 % at most.");
+ABSL_FLAG(int64_t, vocab_size, 32768,
+          "Entries of the vocabulary. The result has the nearest size that the search for a minimum count of subtokens "
+          "finds; a warning tells if it differs by more than 1 %.");
 ABSL_FLAG(bool, search, false,
-          "Search for the minimum count of subtokens at which the vocabulary has --vocab_size entries. Giving "
+          "Search for the minimum count of subtokens at which the vocabulary has about --vocab_size entries. Giving "
           "--vocab_size implies it; otherwise the minimum count is 6, which fits WMT.");
 
 namespace official::transformer {

@@ -124,6 +124,22 @@ TEST_CASE_METHOD(Fixture, "Each part of the work is shown") {
   CHECK_THAT(shown, Contains("putting files in order   0% [") && Contains("0/3 files"));
 }
 
+TEST_CASE_METHOD(Fixture, "A search that finds no vocabulary of about the size is told with both sizes") {
+  options_.vocabulary.min_count.reset();
+  const auto log_of = [&](int64_t target_size) {
+    options_.vocabulary.target_size = target_size;
+    options_.vocabulary.threshold = target_size / 100;
+    options_.data_dir = absl::StrCat(directory_, "/", target_size);
+    logs::CapturedLog log(logs::LogFormat::kSimple);
+    Prepare();
+    return log.Text();
+  };
+  const std::string told = log_of(5000);
+  const size_t size = Subtokenizer::Load(InData("vocab.ende.100")).value().vocab_size();
+  CHECK_THAT(told, Contains(absl::StrCat("--vocab_size=5000 is not reached: with ", size, " entries")));
+  CHECK_THAT(log_of(static_cast<int64_t>(size)), !Contains("--vocab_size"));
+}
+
 TEST_CASE("Files are named after the languages") {
   const auto names = [](const ParallelText& train) {
     const DataNames names = NamesFor(train, 8192);
