@@ -29,7 +29,7 @@ const std::vector<Field>& Fields() {
       {"max_length", &P::max_length, 2, 1 << 20},
       {"initializer_gain", &P::initializer_gain, 0, kInfinity},
       {"vocab_size", &P::vocab_size, 2, int64_t{1} << 31},
-      {"hidden_size", &P::hidden_size, 2, 1 << 20},
+      {"hidden_size", &P::hidden_size, 4, 1 << 20},
       {"num_hidden_layers", &P::num_hidden_layers, 1, 1 << 10},
       {"num_heads", &P::num_heads, 1, 1 << 10},
       {"filter_size", &P::filter_size, 1, 1 << 20},

@@ -38,6 +38,9 @@ TEST_CASE("Parameters are overridden by name") {
   CHECK_THAT(error("alpha"), Contains("alpha= is not a number"));
   CHECK_THAT(error("num_heads=7"), Contains("hidden_size 512 is not a multiple of num_heads 7"));
   CHECK_THAT(error("hidden_size=9,num_heads=3"), Contains("hidden_size 9 is odd"));
+  // A position signal has two frequencies at least.
+  CHECK_THAT(error("hidden_size=2,num_heads=1"), Contains("hidden_size=2 is not a whole number of at least 4"));
+  CHECK(error("hidden_size=4,num_heads=1").empty());
 }
 
 }  // namespace
