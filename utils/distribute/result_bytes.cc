@@ -6,13 +6,13 @@ namespace official::distribute {
 namespace {
 
 // Each code at its own place: parts of frames are views.
-constexpr unsigned char kCodes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+constexpr char kCodes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 static_assert(sizeof kCodes == static_cast<size_t>(absl::StatusCode::kUnauthenticated) + 1);
 
 }  // namespace
 
 std::array<absl::string_view, 2> PackResult(const absl::StatusOr<std::string>& result) {
-  const auto* const code = reinterpret_cast<const char*>(&kCodes[static_cast<int>(result.status().code())]);
+  const char* const code = &kCodes[static_cast<int>(result.status().code())];
   return {result.ok() ? absl::string_view(*result) : result.status().message(), {code, 1}};
 }
 

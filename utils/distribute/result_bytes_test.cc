@@ -1,7 +1,7 @@
 #include "utils/distribute/result_bytes.h"
 
 #include <catch2/catch.hpp>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_join.h"
