@@ -124,7 +124,7 @@ class BatchMemory {
                                                   {.loss_scale = config.loss_scale}));
     // Moving averages, and the sums of the gradients of micro-batches.
     const int more_copies =
-        (checkpointed_.keeps_averages() ? 1 : 0) + (checkpointed_.replicas().micro_batches() > 1 ? 1 : 0);
+        (checkpointed_.averages().kept() ? 1 : 0) + (checkpointed_.replicas().micro_batches() > 1 ? 1 : 0);
     variable_bytes_ = BytesOfVariables(*built.graph, more_copies);
     return built;
   }

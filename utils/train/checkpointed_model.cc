@@ -12,7 +12,6 @@
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
-#include "utils/logs/events.h"
 #include "utils/logs/log.h"
 #include "utils/train/short_list.h"
 
@@ -44,7 +43,9 @@ CheckpointedModel::CheckpointedModel(Model model, EstimatorConfig config,
       config_(std::move(config)),
       strategy_(std::move(strategy)),
       replicas_(model_, config_.dtype, config_.loss_scale, config_.grad_accum_steps, *strategy_,
-                config_.winograd ? &algorithm_choices_ : nullptr) {
+                config_.winograd ? &algorithm_choices_ : nullptr),
+      averages_(config_, replicas_),
+      agreement_(*strategy_, config_.interruption) {
   config_.facts.insert(config_.facts.begin(), DatasetFact(config_));
   state_.seed = config_.seed;
 }
@@ -116,62 +117,12 @@ absl::Status CheckpointedModel::Restore() {
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
   if (!HasRunState(*restored_)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
-  LogAverages();
+  averages_.Log(*restored_);
   return absl::OkStatus();
-}
-
-void CheckpointedModel::LogAverages() {
-  const std::vector<StoredTensor> tensors = restored_->ListTensors();
-  const bool has_averages = std::any_of(tensors.begin(), tensors.end(), [](const StoredTensor& tensor) {
-    return absl::EndsWith(tensor.name, kAverageSuffix);
-  });
-  if (has_averages == keeps_averages() || std::exchange(told_of_averages_, true)) return;
-  if (!has_averages) {
-    LOG(INFO)
-        << "the checkpoint has no moving averages of the variables: with --ema_decay they begin with the variables";
-  } else if (config_.trains) {
-    LOG(INFO) << "the moving averages of the variables in the checkpoint are not used without --ema_decay, and not in "
-              << "the next checkpoints";
-  } else {
-    LOG(INFO) << "uses the moving averages of the variables";
-  }
-}
-
-std::string CheckpointedModel::StoredName(const compute::VariableSpec& spec) const {
-  if (config_.trains || !spec.trainable) return spec.name;
-  const std::string average = AverageOf(spec).name;
-  return restored_->Find(average) ? average : spec.name;
-}
-
-absl::Status CheckpointedModel::BeginAverages(const std::vector<compute::VariableSpec>& added) {
-  for (const compute::VariableSpec& spec : added) {
-    const std::string average = AverageOf(spec).name;
-    if (!spec.trainable || (restored_ != nullptr && restored_->Find(average))) continue;
-    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
-    RETURN_IF_ERROR(replicas_.Write(average, value));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckpointedModel::SwapAverages(const std::vector<compute::VariableSpec>& variables) {
-  for (const compute::VariableSpec& spec : variables) {
-    if (!spec.trainable) continue;
-    const std::string average = AverageOf(spec).name;
-    ASSIGN_OR_RETURN(const Tensor value, replicas_.Read(spec.name));
-    ASSIGN_OR_RETURN(const Tensor averaged, replicas_.Read(average));
-    RETURN_IF_ERROR(replicas_.Write(spec.name, averaged));
-    RETURN_IF_ERROR(replicas_.Write(average, value));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckpointedModel::UseAverages(bool averages) {
-  if (!keeps_averages() || std::exchange(uses_averages_, averages) == averages) return absl::OkStatus();
-  return SwapAverages(replicas_.variables());
 }
 
 absl::Status CheckpointedModel::Reload() {
-  RETURN_IF_ERROR(UseAverages(false));
+  RETURN_IF_ERROR(averages_.Use(false));
   RETURN_IF_ERROR(Restore());
   return restored_ == nullptr ? absl::OkStatus() : RestoreVariables(replicas_.variables());
 }
@@ -187,7 +138,7 @@ absl::Status CheckpointedModel::CheckIsOfThisModel(const std::vector<compute::Va
   std::vector<std::string> missing, unlike;
   for (const compute::VariableSpec& spec : added) {
     if (!IsSaved(spec.name)) continue;
-    const std::string name = StoredName(spec);
+    const std::string name = averages_.StoredName(spec, *restored_);
     const std::optional<StoredTensor> found = restored_->Find(name);
     // Not there in TensorFlow's, or with other flags.
     if (!found && (absl::StartsWith(spec.name, kRunPrefix) || absl::EndsWith(spec.name, kAverageSuffix))) continue;
@@ -220,20 +171,12 @@ absl::Status CheckpointedModel::PrepareVariables(const compute::Graph& graph) {
     if (!replicas_.HasVariable(spec.name)) added.push_back(spec);
   }
   RETURN_IF_ERROR(replicas_.CreateVariables(graph, state_.seed));
-  if (keeps_averages()) {
-    compute::Graph averages;
-    for (const compute::VariableSpec& spec : graph.variables()) {
-      if (!spec.trainable || replicas_.HasVariable(AverageOf(spec).name)) continue;
-      averages.Variable(AverageOf(spec));
-      added.push_back(AverageOf(spec));
-    }
-    RETURN_IF_ERROR(replicas_.CreateVariables(averages, state_.seed));
-  }
+  RETURN_IF_ERROR(averages_.Create(graph, state_.seed, added));
   absl::Status restored = strategy_->is_chief() ? RestoreVariables(added) : absl::OkStatus();
   const bool shares = strategy_->has_other_workers() && shares_variables_;
-  if (keeps_averages() && restored.ok() && (strategy_->is_chief() || !shares)) restored = BeginAverages(added);
+  if (restored.ok() && (strategy_->is_chief() || !shares)) restored = averages_.Begin(added, restored_.get());
   if (shares) restored = ShareVariables(restored, added);
-  return restored.ok() && uses_averages_ ? SwapAverages(added) : restored;
+  return restored.ok() && averages_.used() ? averages_.Swap(added) : restored;
 }
 
 absl::Status CheckpointedModel::ShareVariables(absl::Status restored, const std::vector<compute::VariableSpec>& added) {
@@ -261,7 +204,7 @@ absl::Status CheckpointedModel::RestoreVariables(const std::vector<compute::Vari
   if (restored_ == nullptr) return warm_start_ == nullptr ? absl::OkStatus() : warm_start_->Apply(added, replicas_);
   RETURN_IF_ERROR(CheckIsOfThisModel(added));
   for (const compute::VariableSpec& spec : added) {
-    const std::string name = StoredName(spec);
+    const std::string name = averages_.StoredName(spec, *restored_);
     if (!IsSaved(spec.name) || !restored_->Find(name)) continue;
     ASSIGN_OR_RETURN(const Tensor value, restored_->Read(name));
     if (spec.name == kLossScale && !(value.scalar<float>() >= 1 && std::isfinite(value.scalar<float>()))) {
@@ -270,65 +213,6 @@ absl::Status CheckpointedModel::RestoreVariables(const std::vector<compute::Vari
     }
     RETURN_IF_ERROR(replicas_.Write(spec.name, value));
   }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<CheckpointedModel::Agreed> CheckpointedModel::Agree(bool save_is_due) {
-  Agreed agreed{.interruption = config_.interruption(), .save_is_due = save_is_due, .late_workers = false};
-  if (!strategy_->has_other_workers()) return agreed;
-  const float seconds = SecondsOfWork();
-  std::string own = {static_cast<char>(agreed.interruption), static_cast<char>(save_is_due),
-                     static_cast<char>(strategy_->HasLateWorkers())};
-  own.append(reinterpret_cast<const char*>(&seconds), sizeof seconds);
-  ASSIGN_OR_RETURN(const std::vector<std::string> all, strategy_->GatherBytes(own));
-  for (size_t w = 0; w < all.size(); ++w) {
-    if (all[w].size() != own.size()) {
-      return absl::DataLossError(
-          absl::StrCat(strategy_->NameOfWorker(static_cast<int>(w)), " has not said whether it is to stop"));
-    }
-    const auto wanted = static_cast<Interruption>(all[w][0]);
-    if (wanted == Interruption::kStop) stopped_by_.push_back(static_cast<int>(w));
-    agreed.interruption = std::max(agreed.interruption, wanted);
-  }
-  agreed.save_is_due = all[0][1] != 0;
-  agreed.late_workers = all[0][2] != 0;
-  agreed_ = StragglerWatch::Clock::now();
-  waited_seconds_ = strategy_->SecondsOfWaiting();
-  if (strategy_->is_chief()) LogStraggler(all);
-  return agreed;
-}
-
-float CheckpointedModel::SecondsOfWork() {
-  if (!agreed_) return 0;
-  const double passed = std::chrono::duration<double>(StragglerWatch::Clock::now() - *agreed_).count();
-  const double worked = std::max(0.0, passed - (strategy_->SecondsOfWaiting() - waited_seconds_));
-  return static_cast<float>(worked / strategy_->num_local_replicas());
-}
-
-void CheckpointedModel::LogStraggler(const std::vector<std::string>& all) {
-  std::vector<float> seconds(all.size());
-  for (size_t w = 0; w < all.size(); ++w) {
-    std::memcpy(&seconds[w], all[w].data() + all[w].size() - sizeof(float), sizeof(float));
-  }
-  const std::optional<Straggler> straggler = straggler_watch_.Add(seconds, *agreed_);
-  if (!straggler) return;
-  const std::string name = strategy_->NameOfWorker(straggler->worker);
-  logs::LogEvent("straggler",
-                 absl::StrFormat("%s keeps the others waiting: it computes for %.4g ms a step and replica, the others "
-                                 "for %.4g ms",
-                                 name, 1e3 * straggler->seconds, 1e3 * straggler->others_seconds),
-                 {{"worker", name},
-                  {"ms_per_step", 1e3 * straggler->seconds},
-                  {"ms_per_step_of_others", 1e3 * straggler->others_seconds}});
-}
-
-absl::Status CheckpointedModel::TakeRequestOfChief(logs::StepRequest& request) {
-  if (!strategy_->has_other_workers()) return absl::OkStatus();
-  const auto flag = [](bool wanted) { return wanted ? '1' : '0'; };
-  ASSIGN_OR_RETURN(const std::string sent,
-                   strategy_->FromChief(std::string{flag(request.loss), flag(request.tensors), flag(request.trace)}));
-  if (sent.size() != 3) return absl::DataLossError("the chief has not sent what it wants to see of the step");
-  request = {.loss = sent[0] == '1', .tensors = sent[1] == '1', .trace = sent[2] == '1'};
   return absl::OkStatus();
 }
 
@@ -484,7 +368,7 @@ void CheckpointedModel::MarkSaved() {
 }
 
 absl::Status CheckpointedModel::Save() {
-  OFFICIAL_CHECK(!uses_averages_);
+  OFFICIAL_CHECK(!averages_.used());
   save_time_ = std::chrono::steady_clock::now();
   if (servers_ != nullptr && strategy_->is_chief()) {
     ASSIGN_OR_RETURN(state_.global_step, servers_->ReadAll());

@@ -14,15 +14,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "utils/distribute/strategy.h"
-#include "utils/logs/hook.h"
 #include "utils/train/config.h"
 #include "utils/train/model.h"
 #include "utils/train/model_dir.h"
+#include "utils/train/moving_averages.h"
 #include "utils/train/replicas.h"
 #include "utils/train/run_state.h"
 #include "utils/train/server_client.h"
-#include "utils/train/straggler.h"
 #include "utils/train/warm_start.h"
+#include "utils/train/worker_agreement.h"
 
 namespace official::train {
 
@@ -37,6 +37,8 @@ class CheckpointedModel {
   const EstimatorConfig& config() const { return config_; }
   distribute::Strategy& strategy() { return *strategy_; }
   Replicas& replicas() { return replicas_; }
+  MovingAverages& averages() { return averages_; }
+  WorkerAgreement& agreement() { return agreement_; }
   ModelDir& dir() { return *dir_; }
   RunState& state() { return state_; }
 
@@ -52,27 +54,10 @@ class CheckpointedModel {
   // workers: they stop between steps only, all of them after the same one.
   const std::atomic<int>* stop() const { return strategy_->has_other_workers() ? nullptr : config_.stop; }
   bool StopIsWanted() const { return stop() != nullptr && *stop() != 0; }
-  // The requests that all workers meet between two steps. Logs, on the chief, who keeps the others waiting.
-  struct Agreed {
-    Interruption interruption;  // the strongest that any of them has been asked for
-    bool save_is_due;           // as the chief says
-    bool late_workers;          // there are some that wait to take part, as the chief knows
-  };
-  absl::StatusOr<Agreed> Agree(bool save_is_due);
-  // The workers, by their place in the strategy's exchange, that have asked all to stop.
-  const std::vector<int>& stopped_by() const { return stopped_by_; }
-  // Returns true if the training was stopped so that a worker that waits can take part.
-  bool stopped_for_late_worker() const { return stopped_for_late_worker_; }
-  void StopForLateWorker() { stopped_for_late_worker_ = true; }
-  // Replaces what the hooks of this process want to see of the next step by what those of the chief do.
-  absl::Status TakeRequestOfChief(logs::StepRequest& request);
 
   // Replaces the state and all variables by those of the latest checkpoint, which another process has written since.
   // Not with other workers.
   absl::Status Reload();
-  // With --ema_decay: true gives the variables the values of their moving averages, for an evaluation or an export,
-  // false those that are trained. What is new when it is asked for gets them, too.
-  absl::Status UseAverages(bool averages);
   // Returns the programs of Replicas::ProgramFor, their variables restored.
   absl::StatusOr<ReplicatedProgram*> ProgramFor(Mode mode, const data::ElementSpec& spec, const data::Batch& batch,
                                                 std::optional<int> micro_batch = {});
@@ -113,9 +98,6 @@ class CheckpointedModel {
   // Logs that the save for Interruption::kSave is done.
   void LogSavedOnRequest() const;
 
-  // True if the training also has the moving average of each trainable variable.
-  bool keeps_averages() const { return config_.ema_decay && config_.trains; }
-
  private:
   CheckpointedModel(Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy);
   absl::Status Restore();
@@ -130,14 +112,6 @@ class CheckpointedModel {
   absl::Status PrepareVariables(const compute::Graph& graph);
   // Writes to the variables `added` what the checkpoint, or that of a warm start, has of them.
   absl::Status RestoreVariables(const std::vector<compute::VariableSpec>& added);
-  // Logs what becomes of moving averages that the checkpoint has, or has not.
-  void LogAverages();
-  // Returns the name of the tensor in the checkpoint that a variable gets its value from.
-  std::string StoredName(const compute::VariableSpec& spec) const;
-  // Gives the averages of the variables `added` that the checkpoint does not have their first values.
-  absl::Status BeginAverages(const std::vector<compute::VariableSpec>& added);
-  // Exchanges the values of the variables and their averages.
-  absl::Status SwapAverages(const std::vector<compute::VariableSpec>& variables);
   // Takes the state, and then the saved ones of the variables `added`, from the chief.
   absl::Status ShareState();
   absl::Status ShareVariables(absl::Status restored, const std::vector<compute::VariableSpec>& added);
@@ -149,6 +123,8 @@ class CheckpointedModel {
   std::unique_ptr<distribute::Strategy> strategy_;
   compute::AlgorithmChoices algorithm_choices_;
   Replicas replicas_;
+  MovingAverages averages_;
+  WorkerAgreement agreement_;
   std::unique_ptr<ServerClient> servers_;  // from ConnectServers on
   std::unique_ptr<ModelDir> dir_;
   std::unique_ptr<BundleReader> restored_;  // open while there may be variables to take from it
@@ -159,18 +135,7 @@ class CheckpointedModel {
   data::Position saved_position_;                // of the data, in the checkpoint of saved_step_
   std::vector<data::Position> saved_positions_;  // the workers' in that checkpoint
   std::chrono::steady_clock::time_point save_time_ = std::chrono::steady_clock::now();  // of the last Save
-  // Returns, with several workers, how long this one has computed since the last agreement, for each of its replicas.
-  float SecondsOfWork();
-  void LogStraggler(const std::vector<std::string>& all);
-
-  StragglerWatch straggler_watch_;
-  std::optional<StragglerWatch::Clock::time_point> agreed_;  // when the last agreement was reached
-  double waited_seconds_ = 0;                                // until then
-  std::vector<int> stopped_by_;
-  bool stopped_for_late_worker_ = false;
   bool data_have_ended_ = false;
-  bool uses_averages_ = false;     // as UseAverages says
-  bool told_of_averages_ = false;  // by LogAverages
   bool shares_variables_ = false;  // with other workers: variables do not begin with their initial values
 };
 

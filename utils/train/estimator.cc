@@ -25,13 +25,13 @@ absl::Status Estimator::CheckBatchFits(const TrainingBatches& batches, int64_t f
 
 absl::Status Estimator::Train(const InputFn& input_fn, std::optional<int64_t> max_steps,
                               absl::Span<const std::unique_ptr<logs::Hook>> hooks, TrainingEnds training_ends) {
-  RETURN_IF_ERROR(model_->UseAverages(false));
+  RETURN_IF_ERROR(model_->averages().Use(false));
   return TrainLoop(*model_, input_fn, max_steps, hooks, training_ends);
 }
 
 absl::StatusOr<EvalResults> Estimator::Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps,
                                                 EvalLoss eval_loss) {
-  RETURN_IF_ERROR(model_->UseAverages(true));
+  RETURN_IF_ERROR(model_->averages().Use(true));
   return EvaluationLoop(*model_, input_fn, max_steps, eval_loss);
 }
 
@@ -43,7 +43,7 @@ absl::Status Estimator::AddEvalSamples(EvalSamples samples) {
 }
 
 absl::Status Estimator::LoadVariables(const compute::Graph& graph) {
-  RETURN_IF_ERROR(model_->UseAverages(true));
+  RETURN_IF_ERROR(model_->averages().Use(true));
   return model_->LoadVariables(graph);
 }
 
@@ -84,7 +84,7 @@ absl::Status Estimator::KeepEvaluatedStep() {
 
 absl::StatusOr<std::vector<std::pair<std::string, Tensor>>> Estimator::Predict(const data::ElementSpec& spec,
                                                                                const data::Tensors& features) {
-  RETURN_IF_ERROR(model_->UseAverages(true));
+  RETURN_IF_ERROR(model_->averages().Use(true));
   data::Batch batch;
   batch.features = features;
   batch.num_examples = features[0].shape().dim(0);

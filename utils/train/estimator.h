@@ -90,8 +90,8 @@ class Estimator {
 
   // Why Train or Evaluate was Cancelled, with several workers: those that were asked to stop, by their place in the
   // exchange, or a worker that waits to take part, for which the training stops at a checkpoint.
-  const std::vector<int>& stopped_by() const { return model_->stopped_by(); }
-  bool stopped_for_late_worker() const { return model_->stopped_for_late_worker(); }
+  const std::vector<int>& stopped_by() const { return model_->agreement().stopped_by(); }
+  bool stopped_for_late_worker() const { return model_->agreement().stopped_for_late_worker(); }
 
   // Evaluates one pass over the source, at most max_steps batches, and writes the results as events in model_dir/eval.
   // The loss is the mean that eval_loss says.

@@ -32,7 +32,7 @@ absl::Status Stopped(int64_t step) {
 absl::Status WaitForData(CheckpointedModel& model, data::BatchSource& source) {
   bool is_ready = false;
   do {
-    ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model.Agree(/*save_is_due=*/false));
+    ASSIGN_OR_RETURN(const WorkerAgreement::Agreed agreed, model.agreement().Agree(/*save_is_due=*/false));
     if (agreed.interruption == Interruption::kStop) return Stopped(model.state().global_step);
     if (agreed.interruption == Interruption::kSave) model.LogSavedOnRequest();
     // Several workers ask once a batch, so that all of them ask as often.

@@ -75,6 +75,8 @@ class Loop {
                     logs::StepInfo& info);
   // Stops or saves, as it is wanted outside or due, or does neither.
   absl::Status MeetInterruption(bool save_is_due);
+  // Waits until the checkpoint of the present step is written, if this process writes it, and logs that for who asked.
+  absl::Status ReportSave();
   void StopForLateWorker();
   // Returns true if the last step, or with parameter servers one of another worker since this one's step before, was a
   // multiple of so many.
@@ -128,7 +130,7 @@ absl::Status Loop::Steps(data::BatchSource& source) {
     RETURN_IF_ERROR(model_.ReadVariables(source.spec(), **batch));
     if (!begun()) RETURN_IF_ERROR(Begin(*program));
     StepStart start = BeforeStep(data_wait);
-    RETURN_IF_ERROR(model_.TakeRequestOfChief(start.request));
+    RETURN_IF_ERROR(model_.agreement().TakeRequestOfChief(start.request));
     const absl::Status computed =
         runner_.Run(source.spec(), **batch, *program, start.learning_rate, start.request.trace ? &timings_ : nullptr);
     RETURN_IF_ERROR(AfterStep(computed, start, **batch, *program));
@@ -264,21 +266,24 @@ bool Loop::SaveIsDue() const {
 }
 
 absl::Status Loop::MeetInterruption(bool save_is_due) {
-  ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model_.Agree(save_is_due));
+  ASSIGN_OR_RETURN(const WorkerAgreement::Agreed agreed, model_.agreement().Agree(save_is_due));
   stopped_ = agreed.interruption == Interruption::kStop;
-  const bool asked = agreed.interruption == Interruption::kSave;
-  // Stopping saves.
-  if (agreed.late_workers && (agreed.save_is_due || asked) && !stopped_ && begun()) {
-    StopForLateWorker();
-    save_was_asked_ = asked;
-    return absl::OkStatus();
-  }
-  if ((agreed.save_is_due || asked) && !stopped_ && begun()) {
+  if (stopped_) return absl::OkStatus();  // End saves
+  const bool save_is_asked = agreed.interruption == Interruption::kSave;
+  // Before the first step of a new run nothing is to be lost.
+  if (begun() && (agreed.save_is_due || save_is_asked)) {
+    if (agreed.late_workers) {
+      StopForLateWorker();
+      save_was_asked_ = save_is_asked;
+      return absl::OkStatus();  // End saves
+    }
     save_time_ = Clock::now();
     RETURN_IF_ERROR(model_.Save());
   }
-  if (!asked) return absl::OkStatus();
-  // Who asked wants to know when it is there. Before the first step of a new run nothing is to be lost.
+  return save_is_asked ? ReportSave() : absl::OkStatus();
+}
+
+absl::Status Loop::ReportSave() {
   RETURN_IF_ERROR(model_.dir().WaitForSave());
   const bool saves = model_.dir().writes() || !model_.has_servers();
   if (saves && model_.saved_step() == state_.global_step) model_.LogSavedOnRequest();
@@ -287,7 +292,7 @@ absl::Status Loop::MeetInterruption(bool save_is_due) {
 
 void Loop::StopForLateWorker() {
   stopped_ = true;
-  model_.StopForLateWorker();
+  model_.agreement().StopForLateWorker();
 }
 
 absl::Status Loop::WaitForOtherWorkers() {
@@ -309,7 +314,7 @@ absl::Status Loop::End() {
   }
   const Clock::time_point start = Clock::now();
   if (!stopped_ && model_.strategy().has_other_workers()) {
-    ASSIGN_OR_RETURN(const CheckpointedModel::Agreed agreed, model_.Agree(/*save_is_due=*/true));
+    ASSIGN_OR_RETURN(const WorkerAgreement::Agreed agreed, model_.agreement().Agree(/*save_is_due=*/true));
     if (agreed.late_workers && !max_steps_reached()) StopForLateWorker();
     save_was_asked_ = agreed.interruption == Interruption::kSave;
   }
@@ -329,12 +334,13 @@ absl::Status Loop::End() {
         absl::StrCat("stopped at step ", state_.global_step, "; the other workers train on without this one"));
   }
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(last_.time - start);
-  return absl::CancelledError(absl::StrCat(
-      "stopped at step ", state_.global_step,
-      left_step_ ? absl::StrCat(" in the middle of step ", state_.global_step + 1) : "",
-      "; its checkpoint was saved in ", elapsed.count(), " ms, and ",
-      model_.stopped_for_late_worker() ? "another worker takes part from there on"
-                                       : absl::StrCat(model_.config().what_continues, " continues from it")));
+  return absl::CancelledError(
+      absl::StrCat("stopped at step ", state_.global_step,
+                   left_step_ ? absl::StrCat(" in the middle of step ", state_.global_step + 1) : "",
+                   "; its checkpoint was saved in ", elapsed.count(), " ms, and ",
+                   model_.agreement().stopped_for_late_worker()
+                       ? "another worker takes part from there on"
+                       : absl::StrCat(model_.config().what_continues, " continues from it")));
 }
 
 }  // namespace
