@@ -434,7 +434,7 @@ Session::~Session() {
   loss_watch_.reset();
   Finish(absl::UnknownError("the run failed")).IgnoreError();
   // The others wait for a worker whose program ends on its own error, outside of training.
-  if (!others_know_end_ && exchange_ != nullptr) exchange_->Fail("");
+  if (!others_know_end_ && exchange_ != nullptr) exchange_->Fail("its own log says why");
   BeginAgainIfWanted();
 }
 

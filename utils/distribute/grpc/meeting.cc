@@ -119,6 +119,7 @@ class Joiner {
       if (no_connection_.empty() && Clock::now() >= end_ - kLonger - kLookBefore) {
         no_connection_ = std::string(WhyNoConnection(TaskName(options_, 0), host_, options_.tls).message());
       }
+      LogWait();
       return std::nullopt;
     }
     const Clock::time_point begin = Clock::now();
@@ -132,6 +133,15 @@ class Joiner {
     if (absl::IsAlreadyExists(error_)) error_ = NumberIsTaken();
     std::this_thread::sleep_for(kTryAgain);
     return std::nullopt;
+  }
+
+  // Logs, every ten seconds, that there is no connection.
+  void LogWait() {
+    constexpr std::chrono::seconds kEvery(10);
+    if (!options_.log || Clock::now() < logged_ + kEvery) return;
+    logged_ += kEvery;
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(logged_ - begin_);
+    options_.log(absl::StrCat("has waited ", seconds.count(), " s for worker 0 at ", host_, ", which does not answer"));
   }
 
   // Joins on a connection, and returns the answer of worker 0.
@@ -191,7 +201,8 @@ class Joiner {
   const bool again_ = BeginsAgain(options_);
   // Worker 0 begins again at once, or not at all.
   const std::chrono::seconds patience_ = again_ ? options_.peer_timeout : options_.start_timeout;
-  Clock::time_point end_ = Clock::now() + patience_ + kLonger;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point logged_ = begin_, end_ = begin_ + patience_ + kLonger;
   absl::Status error_;                            // of the last try
   std::string no_connection_, refusal_;           // the reasons, if they are known
   std::optional<Clock::time_point> taken_since_;  // this worker's number
