@@ -48,7 +48,7 @@ class FlagsTest(ProgramTestCase):
 
     def test_file_without_a_name(self) -> None:
         # It would translate standard input.
-        self.assert_flags_refused("translate_main", ("--vocab_file=v", "--file="), "flag --file=: names no file; ")
+        self.assert_flags_refused("translate_main", ("--vocab_file=v", "--file="), "flag --file: names no file; ")
 
     def test_surplus_words(self) -> None:
         taken = {
