@@ -6,10 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
-#include "utils/compute/ops/collective/in_group.h"
+#include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
 namespace {
@@ -45,6 +46,17 @@ absl::StatusOr<Kernel> MakeDone(const KernelSpec& spec) {
     }
     return absl::OkStatus();
   }};
+}
+
+// The device must be in a group when the program is compiled.
+KernelFactory InGroup(KernelFactory make) {
+  return [make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    if (spec.device.communicator() == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(spec.node.op().name.text(), ": ", spec.device.name(), " is in no group to sum over"));
+    }
+    return make(spec);
+  };
 }
 
 const bool registered = [] {

@@ -2,9 +2,10 @@
 #include <memory>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/compute/ops/collective/collective.h"
-#include "utils/compute/ops/collective/in_group.h"
 
 namespace official::compute {
 namespace {
@@ -33,6 +34,17 @@ absl::StatusOr<Kernel> MakeDone(const KernelSpec& spec) {
     for (size_t i = 0; status.ok() && i < bytes.size(); ++i) CopyUnlessInPlace(args, static_cast<int>(i), bytes[i]);
     return status;
   }};
+}
+
+// The device must be in a group when the program is compiled.
+KernelFactory InGroup(KernelFactory make) {
+  return [make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    if (spec.device.communicator() == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(spec.node.op().name.text(), ": ", spec.device.name(), " is in no group to sum over"));
+    }
+    return make(spec);
+  };
 }
 
 const bool registered[] = {
