@@ -52,7 +52,7 @@ absl::Status CopyVariable(const Checkpoint& source, const std::string& old_name,
 // The files of a TensorFlow checkpoint that are there.
 std::vector<std::string> FilesOfBundle(const std::string& prefix) {
   std::vector<std::string> found;
-  const std::string directory = files::DirectoryOf(prefix), name = prefix.substr(prefix.rfind('/') + 1);
+  const std::string directory = files::DirectoryOf(prefix), name = std::filesystem::path(prefix).filename();
   const auto entries = files::ListDirectory(directory);
   if (!entries.ok()) return found;
   for (const std::string& entry : *entries) {
@@ -152,7 +152,7 @@ absl::Status CheckOutput(const Output& output) {
                                                    files::JoinPath(path.empty() ? "." : path, "model.ckpt-0"),
                                                    ", or a .safetensors file"));
   }
-  if (absl::EndsWith(path, ".index") || absl::StrContains(path.substr(path.rfind('/') + 1), ".data-")) {
+  if (absl::EndsWith(path, ".index") || absl::StrContains(std::filesystem::path(path).filename().string(), ".data-")) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is one file of a checkpoint; name its prefix, without .index or .data-..."));
   }

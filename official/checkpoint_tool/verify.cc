@@ -49,7 +49,7 @@ class Verifier {
     const std::vector<StoredTensor> variables = checkpoint.reader->ListTensors();
     int64_t num_bytes = 0;
     for (const StoredTensor& variable : variables) num_bytes += variable.num_bytes;
-    logs::TaskProgress progress({.title = "verifying " + checkpoint.path.substr(checkpoint.path.rfind('/') + 1),
+    logs::TaskProgress progress({.title = "verifying " + std::filesystem::path(checkpoint.path).filename().string(),
                                  .total = num_bytes,
                                  .unit = "B"});
     for (const StoredTensor& variable : variables) {
@@ -120,7 +120,7 @@ absl::Status Verify(const Words& words, const Options& options, std::ostream& ou
     ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, train::ListCheckpoints(path));
     const std::optional<std::string> latest = train::LatestCheckpointName(path);
     const bool is_missing = latest && std::none_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
-                              return prefix.substr(prefix.rfind('/') + 1) == *latest;
+                              return std::filesystem::path(prefix).filename() == *latest;
                             });
     if (prefixes.empty() && !is_missing) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
     for (const std::string& prefix : prefixes) RETURN_IF_ERROR(verifier.CheckOneOf(prefix));

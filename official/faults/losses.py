@@ -82,6 +82,7 @@ class LossCase(workers.WorkersCase):
             self.assert_refused(outcome, 138, *words)
             named = re.findall(r"worker (\d+) at \S+ was lost", outcome.stderr)
             self.assertEqual(set(named), {str(lost)}, outcome.told)
+            self.assertNotIn("AllReduceDone: ", outcome.stderr)  # which is not what the user asked for
 
     def assert_in_time(self, seconds: float, lose: Callable[..., float], *arguments) -> None:
         """lose() returns no more than that. Other work may hold it up, so one of three times counts."""

@@ -1,5 +1,6 @@
 """Signals, and a second run on the same directory."""
 
+import json
 import os
 import re
 import resource
@@ -195,6 +196,15 @@ class StopTest(harness.FaultTest):
         outcome = self.run_steps(self.folder / "thesis", 5, "--clean")
         self.assert_refused(outcome, 2, "thesis.tex")
         self.assertEqual([p.name for p in (self.folder / "thesis").iterdir()], ["thesis.tex"])
+
+    def test_a_stopped_run_tells_what_continues_it(self) -> None:
+        for flag in "--clean", "--resume=never":
+            process = self.begin(self.folder / flag, *FLAGS, flag, "--log_format=json")
+            process.send_signal(signal.SIGTERM)
+            outcome = self.finish(process)
+            end = json.loads(outcome.stderr.splitlines()[-1])
+            self.assertEqual((end["event"], end["exit_code"], end["signal"]), ("stop", 143, 15), outcome.told)
+            self.assertIn(f"the same command without {flag} continues from it", end["message"])
 
     def test_resume_flag(self) -> None:
         model_dir = self.folder / "model"

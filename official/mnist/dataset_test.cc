@@ -74,6 +74,24 @@ TEST_CASE_METHOD(Fixture, "LoadMnist reads both splits") {
   CHECK(data.note.empty());
 }
 
+TEST_CASE_METHOD(Fixture, "Where the training set is not read, its files need not be there") {
+  for (const char* file : {"images-idx3", "labels-idx1"}) {
+    REQUIRE(std::filesystem::remove(Path(std::string("train-") + file + "-ubyte")));
+  }
+  CHECK(absl::IsUnavailable(Load().status()));
+  MnistOptions options = {.data_dir = directory_, .data_dir_given = true, .reads_train = false};
+  options.mirrors = {"http://127.0.0.1:1/mnist"};
+  const MnistData data = LoadMnist(options).value();
+  CHECK_FALSE(data.train);
+  CHECK(data.test.images.shape() == Shape({2, 28, 28}));
+  std::filesystem::remove(Path("t10k-labels-idx1-ubyte"));
+  options.data_dir_given = false;
+  const MnistData drawn = LoadMnist(options).value();
+  CHECK_FALSE(drawn.train);
+  CHECK(drawn.test.labels.shape() == Shape({10000}));
+  CHECK_THAT(drawn.note, Contains("evaluating on digits drawn"));
+}
+
 TEST_CASE_METHOD(Fixture, "Examples are pixels divided by 255 as float32, and an int32 label") {
   const data::DatasetPtr dataset = MnistDataset(*Load().value().train);
   CHECK(dataset->num_examples() == 3);

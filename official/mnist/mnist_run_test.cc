@@ -411,6 +411,21 @@ TEST_CASE("--eval_only evaluates once, changes nothing and may export") {
   CHECK(run::EvaluationsIn(Run(evaluate)) == run::EvaluationsIn(trained));  // without the training set, too
 }
 
+TEST_CASE("A resumed run keeps its seed, and tells who asks for another") {
+  MnistConfig config = SmallConfig();
+  config.train.seed = 5;
+  Run(config);
+  config.base.train_epochs = 2;
+  config.train.seed = 1;  // the default
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  Run(config);
+  CHECK_THAT(log.Text(), !Contains("is not used"));
+  config.base.train_epochs = 3;
+  config.base.seed_given = true;
+  Run(config);
+  CHECK_THAT(log.Text(), Contains("--seed=1 is not used: this run started with seed 5"));
+}
+
 TEST_CASE("--resume") {
   MnistConfig config = SmallConfig();
   config.train.resume = train::Resume::kMust;

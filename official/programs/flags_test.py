@@ -267,10 +267,10 @@ class FlagsTest(unittest.TestCase):
     def test_a_dry_run_evaluates_as_the_run_does(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             model_dir = Path(folder) / "model"
-            flags = ("--batch_size=8", "--use_synthetic_data", "--num_gpus=0", "--ema_decay=0.9", "--learning_rate=0.01")
-            done = run("mnist_main", *flags, "--max_train_steps=5", f"--model_dir={model_dir}")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            # All batches of the synthetic data are the same, so that one of them has the loss of all.
+            flags = ("--batch_size=8", "--use_synthetic_data", "--num_gpus=0", "--learning_rate=0.01")
+            trained = run("mnist_main", *flags, "--ema_decay=0.9", "--max_train_steps=5", f"--model_dir={model_dir}")
+            self.assertEqual(trained.returncode, 0, trained.stderr)
+            # Both use the moving averages. All batches of the synthetic data are the same: each has the loss of all.
             done = run("mnist_main", *flags, "--eval_only", "--output=json", f"--model_dir={model_dir}")
             loss = json.loads(done.stdout.splitlines()[0])["loss"]
             items = self.rehearse("mnist_main", model_dir, *flags, "--dry_run", "--eval_only")

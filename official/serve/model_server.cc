@@ -179,7 +179,7 @@ void ModelServer::Serve(std::chrono::milliseconds interval, const std::function<
     std::unique_ptr<Servable> loaded;
     try {
       loaded = reload();
-    } catch (const std::bad_alloc&) {
+    } catch (const std::bad_alloc&) {  // then there is none
     }
     if (loaded == nullptr) return;
     const std::scoped_lock lock(mutex_);

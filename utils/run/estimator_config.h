@@ -1,4 +1,5 @@
-// What the flags and the input of a run say to utils/train: the same for a run, its rehearsal and a prediction.
+// EstimatorConfigOf, ScheduleOf, EpochOf: what the flags and the input of a run say to utils/train, the same for a run,
+// its rehearsal and a prediction.
 #pragma once
 
 #include "utils/run/config.h"
@@ -10,7 +11,7 @@
 
 namespace official::run {
 
-// What the signals to this process ask its training for.
+// Returns what signals to this process ask its training for, now.
 train::Interruption AskSignals();
 
 // It trains unless --eval_only or `use` say otherwise; then the training data are among its facts (training_data.h).

@@ -143,7 +143,7 @@ class Session {
   absl::Status BeginToFollow();
   // True for a worker beside an evaluator.
   bool leaves_evaluations() const { return cluster_.has_evaluator && !only_evaluates(); }
-  // Makes the strategy, too, and what the variables are kept with.
+  // Makes estimator_, with its strategy and, where they are wanted, host_server_ and checkpoint_graph_.
   absl::Status MakeEstimator(train::Model model);
   // Checks that all workers have the same data.
   absl::Status CompareData();

@@ -48,8 +48,9 @@ struct EstimatorConfig : TrainOptions {
   std::optional<std::string> warm_start = std::nullopt;
   // The bytes of model.ckpt-<step>.meta beside each checkpoint, a MetaGraphDef; empty: there is none.
   std::string meta_graph = "";
-  std::string mismatch_hint = "";                   // ends the error for a checkpoint of another model
-  std::string what_continues = "the same command";  // a training that is stopped
+  std::string mismatch_hint = "";  // ends the error for a checkpoint of another model
+  // What to give to continue a training that is stopped, for its message.
+  std::string what_continues = "the same command";
   ServerOptions servers = {};
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };
   // Not 0 once interruption() returns kStop: a step or a batch is then abandoned between two kernels where that loses

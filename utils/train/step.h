@@ -124,6 +124,7 @@ struct BuiltModel {
   compute::Node* catch_up = nullptr;
 };
 
+// What the program is for, beyond the mode.
 struct BuildOptions {
   compute::LossScale loss_scale = {};
   bool has_examples = true;

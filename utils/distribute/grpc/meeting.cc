@@ -202,7 +202,8 @@ class Joiner {
   // Worker 0 begins again at once, or not at all.
   const std::chrono::seconds patience_ = again_ ? options_.peer_timeout : options_.start_timeout;
   const Clock::time_point begin_ = Clock::now();
-  Clock::time_point logged_ = begin_, end_ = begin_ + patience_ + kLonger;
+  Clock::time_point end_ = begin_ + patience_ + kLonger;
+  Clock::time_point logged_ = begin_;             // when LogWait has logged
   absl::Status error_;                            // of the last try
   std::string no_connection_, refusal_;           // the reasons, if they are known
   std::optional<Clock::time_point> taken_since_;  // this worker's number
