@@ -186,7 +186,6 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
                      models.Handle(std::move(request), std::move(done));
                    }));
   RETURN_IF_ERROR(CheckNotStopped());
-  TellAddress(config, options.model_name, version, server->port(), out);
   HttpServer::End end;
   std::thread network([&] {
     end = server->Run([&] {
@@ -199,6 +198,7 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
     server->Stop();  // which is not stopped yet if Serve has thrown
     network.join();
   };
+  TellAddress(config, options.model_name, version, server->port(), out);  // when no thread is left to be started
   models.Serve(config.poll_wait.count() > 0 ? config.poll_wait : std::chrono::hours(24),
                [&] { return config.poll_wait.count() > 0 ? checkpoints.Open() : nullptr; });
   std::move(join).Invoke();
