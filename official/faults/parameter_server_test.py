@@ -304,7 +304,7 @@ class ParameterServerTest(workers.WorkersCase):
         processes = self.begin_endless()
         processes[3].send_signal(signal.SIGTERM)
         self.assertEqual(self.finish(processes.pop(3)).code, 128 + signal.SIGTERM)
-        self.assert_end(processes, "ps 0 has failed: it was asked to stop")
+        self.assert_end(processes, f"ps 0 at {self.addresses[3]} has failed: it was asked to stop")
 
     def test_chief_killed(self) -> None:
         processes = self.begin_endless()

@@ -191,6 +191,19 @@ class StandaloneClientTest(workers.WorkersCase):
         self.assert_refused(outcome, 138, f"worker 0 at {cluster['worker'][0]} was ended by signal 9 (Killed)")
         self.assert_free(servers)
 
+    def test_beside_parameter_servers_a_run_ends_without_a_worker_that_is_killed(self) -> None:
+        cluster, servers = self.serve_cluster("chief", "worker", "ps")
+        flags = ("--train_epochs=100", "--epochs_between_evals=100", "--max_train_steps=60", "--log_every_n_steps=5")
+        client = self.start(self.client_command(cluster, *flags, *AT_ONCE))
+        self.wait_until(lambda: all(children_of(server) for server in servers), "all tasks run")
+        self.wait_for_records(self.model_dir, 1)
+        os.kill(children_of(servers[1])[0], signal.SIGKILL)
+        outcome = self.finish(client)
+        self.assertEqual(outcome.code, 0, outcome.told)
+        address = cluster["worker"][0]
+        self.assertIn(f"worker 0 at {address} was ended by signal 9 (Killed); the others train on", outcome.stderr)
+        self.assert_free(servers)
+
     def test_a_server_that_is_stopped_stops_its_task(self) -> None:
         cluster, servers, client = self.begin_endless()
         servers[0].send_signal(signal.SIGTERM)

@@ -136,7 +136,7 @@ class WorkersTest(workers.WorkersCase):
         self.assertNotIn(chief.code, (0, 138), chief.told)
         self.assertIn("/dev/null/none", chief.stderr)
         self.assertEqual(worker.code, 138, worker.told)
-        self.assertIn("worker 0 has failed", worker.stderr)
+        self.assertRegex(worker.stderr, r"worker 0 at 127\.0\.0\.1:\d+ has failed: ")
         self.assertIn("/dev/null/none", worker.stderr)
 
 

@@ -584,7 +584,7 @@ TEST_CASE("The failure of one worker reaches all, with its reason") {
     }
     // They wait for each other, not for the one that has failed.
     const absl::Status status = exchange.Receive(1 - w, kSums, kLong).status();
-    CHECK(status == absl::CancelledError("worker 2 has failed: a disk is full"));
+    CHECK(status == absl::CancelledError(absl::StrCat(exchange.NameOf(2), " has failed: a disk is full")));
     CHECK(exchange.Send(1 - w, kSums, "x") == status);
     CHECK(exchange.Check() == status);
   });

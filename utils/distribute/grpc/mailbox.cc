@@ -143,7 +143,7 @@ bool Mailbox::SetFailed(Process process, const Failure& failure) {
   if (!failed_.ok()) return false;
   failed_ = absl::CancelledError(
       failure.lost ? failure.reason
-                   : absl::StrCat(names_[who], " has failed", failure.reason.empty() ? "" : ": ", failure.reason));
+                   : absl::StrCat(NameLocked(who), " has failed", failure.reason.empty() ? "" : ": ", failure.reason));
   return true;
 }
 

@@ -73,7 +73,7 @@ TEST_CASE("Nothing more comes from a worker that has failed, on any channel") {
   for (const auto channel : {kSums, kValues}) {
     const absl::Status failed = mailbox.Receive(1, channel, kShort).status();
     CHECK(absl::IsCancelled(failed));
-    CHECK_THAT(std::string(failed.message()), Contains("worker 1 has failed: no space left"));
+    CHECK_THAT(std::string(failed.message()), Contains("worker 1 at 10.0.0.2:2222 has failed: no space left"));
   }
   mailbox.SetLost(1, "its connection is closed");
   CHECK(mailbox.Lost().empty());
@@ -198,7 +198,7 @@ TEST_CASE("Who waits for a worker to come back learns that the job has failed, o
   const absl::Status over = mailbox.WaitForReturn(1, kLong).status();
   CHECK(absl::IsCancelled(over));
   CHECK_THAT(std::string(over.message()),
-             Contains(fails ? "ps 1 has failed: no space left" : "worker 0 at 10.0.0.1:1"));
+             Contains(fails ? "ps 1 at 10.0.0.5:1 has failed: no space left" : "worker 0 at 10.0.0.1:1"));
 }
 
 TEST_CASE("The chief and the parameter servers do not come back") {

@@ -40,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 using Message = std::vector<std::string>;
 
 constexpr std::chrono::milliseconds kLookEvery(50);
-constexpr char kStartAgain[] = "); start all again, they continue from the last checkpoint";
+constexpr char kStartAgain[] = "; start all again, they continue from the last checkpoint";
 // A server kills a task that does not stop, and says so.
 constexpr std::chrono::seconds kStopWithin(kStopWithinSeconds + 15);
 
@@ -49,6 +49,7 @@ struct RemoteTask {
   distribute::Task task;
   std::string name, address;
   bool is_chief = false;
+  bool is_dispensable = false;  // beside parameter servers the others train on without it
   std::unique_ptr<distribute::Call> call;
   std::string port;     // that the server has found for the task
   absl::Status status;  // why it was not accepted
@@ -65,7 +66,7 @@ enum class Blame {
   kOwn,      // it had an error of its own
 };
 
-// How a task ended.
+// How a task ended: if others go on without one that is lost, as if it were done.
 struct Outcome {
   absl::Status status;
   Blame blame = Blame::kNone;
@@ -125,6 +126,7 @@ class Client {
                           .name = NameOf(task),
                           .address = addresses[i],
                           .is_chief = IsChief(cluster_, task),
+                          .is_dispensable = IsDispensable(task),
                           .call = nullptr,
                           .port = "",
                           .status = {}});
@@ -152,6 +154,10 @@ class Client {
   }
 
  private:
+  bool IsDispensable(const distribute::Task& task) const {
+    return cluster_.NumTasks(distribute::kPs) > 0 && task.type == distribute::kWorker && !IsChief(cluster_, task);
+  }
+
   absl::Status ReadSecrets() {
     std::vector<distribute::PlacedAddress> listeners;
     for (const RemoteTask& task : tasks_) listeners.push_back({ServerOf(task), task.address});
@@ -218,10 +224,7 @@ class Client {
   // Starts a task and prints what it prints. Returns how it ended.
   Outcome Follow(RemoteTask& task) {
     const auto lost = [&](absl::string_view why) {
-      const absl::Status status =
-          absl::CancelledError(absl::StrCat(ServerOf(task), " at ", task.address, " was lost (", why, kStartAgain));
-      LOG(ERROR) << status.message();
-      return Outcome{status, Blame::kLost};
+      return LostOutcome(task, absl::StrCat(ServerOf(task), " at ", task.address, " was lost (", why, ")"));
     };
     absl::Status sent = task.call->Send({kStartMessage, distribute::TfConfigOf({cluster_, task.task})});
     if (!sent.ok()) return lost(sent.message());
@@ -242,6 +245,16 @@ class Client {
     }
   }
 
+  static Outcome LostOutcome(const RemoteTask& task, const std::string& what) {
+    if (task.is_dispensable) {
+      LOG(WARNING) << what << "; the others train on without it";
+      return {};
+    }
+    const absl::Status status = absl::CancelledError(absl::StrCat(what, kStartAgain));
+    LOG(ERROR) << status.message();
+    return {status, Blame::kLost};
+  }
+
   // Takes a message of a task's server. Returns how the task ended, if it is the last one.
   std::optional<Outcome> Take(const RemoteTask& task, const std::string& kind, const std::string& text) {
     const std::string name = absl::StrCat(task.name, " at ", task.address);
@@ -259,9 +272,8 @@ class Client {
       return Outcome{status, status.ok() ? Blame::kNone : absl::IsCancelled(status) ? Blame::kOthers : Blame::kOwn};
     }
     if (kind == kSignalMessage && absl::SimpleAtoi(text, &number)) {
-      return Outcome{absl::CancelledError(
-                         absl::StrCat(name, " was ended by signal ", number, " (", strsignal(number), kStartAgain)),
-                     number == StopSignal() ? Blame::kStopped : Blame::kLost};
+      const std::string what = absl::StrCat(name, " was ended by signal ", number, " (", strsignal(number), ")");
+      return number == StopSignal() ? Outcome{absl::CancelledError(what), Blame::kStopped} : LostOutcome(task, what);
     }
     return Outcome{absl::UnavailableError(absl::StrCat(name, " was not started: ", text)), Blame::kOwn};
   }
