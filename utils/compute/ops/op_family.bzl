@@ -28,6 +28,9 @@ _HLO_DEPS = _DEPS + [
 # Tests of ops that are written in another way for a TPU, which has no types of 64 bits.
 _TESTS_AS_TPU = ["batch_norm_test", "dropout_test", "l2_loss_test", "neural_factorization_test", "reduction_test"]
 
+# The longest of those on emulated CUDA devices: .ci/run runs them on one day of four.
+_EMULATED_TURNS = {"attention_test": ["turn_0"]}
+
 _PART_TEST_DEPS = [
     "//third_party:absl",
     "//third_party:catch2_main",
@@ -143,7 +146,7 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
             name = "%s_emulated_test" % name[:-len("_test")],
             size = "medium",
             env = {"OP_TEST_KIND": "cuda"},
-            tags = ["emulated"],
+            tags = ["emulated"] + _EMULATED_TURNS.get(name, []),
             visibility = visibility,
             deps = [
                 ":" + cases,
