@@ -228,8 +228,7 @@ train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& co
   std::vector<int64_t> boundaries;
   for (const double epoch : config.boundary_epochs) boundaries.push_back(static_cast<int64_t>(epoch * steps_per_epoch));
   const auto warmup_steps = static_cast<int64_t>(config.warmup_epochs * steps_per_epoch);
-  const auto decay_steps =
-      std::max<int64_t>(1, static_cast<int64_t>(config.train_epochs * steps_per_epoch) - warmup_steps);
+  const auto decay_steps = std::max<int64_t>(1, config.total_steps - warmup_steps);
   return [=, schedule = config.schedule, factors = config.factors](int64_t step) {
     if (step < warmup_steps) return base * static_cast<double>(step) / static_cast<double>(warmup_steps);
     const double done = std::min(1.0, static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps));

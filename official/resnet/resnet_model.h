@@ -29,11 +29,12 @@ const DatasetInfo& InfoOf(DatasetName dataset);
 
 // The way in which the learning rate falls after the warm-up. kPiecewise, upstream's: by factors[k] from
 // boundary_epochs[k - 1] on, where boundaries are rounded down to whole steps and the step of a boundary still has the
-// earlier rate. kCosine, kLinear: to 0 at the end of train_epochs, as tf.train.cosine_decay and
+// earlier rate. kCosine, kLinear: to 0 at total_steps, as tf.train.cosine_decay and
 // polynomial_decay(power=1) with the steps that follow the warm-up. kConstant: not at all.
 enum class LrSchedule { kPiecewise, kCosine, kLinear, kConstant };
 
-// The learning rate begins with base_learning_rate * batch_size / the data set's batch_denominator.
+// The learning rate begins with base_learning_rate * batch_size / the data set's batch_denominator. Boundaries and
+// warm-up count num_train_examples / batch_size steps per epoch, without the partial batches before evaluations.
 struct ScheduleConfig {
   LrSchedule schedule = LrSchedule::kPiecewise;
   double base_learning_rate = 0.1;
@@ -41,7 +42,7 @@ struct ScheduleConfig {
   double warmup_epochs = 0;                      // the rate rises linearly from 0
   int batch_size = 128;                          // global
   int64_t num_train_examples = 0;
-  int train_epochs = 1;
+  int64_t total_steps = 1;  // of all epochs, with the partial batches
 };
 train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& config);
 

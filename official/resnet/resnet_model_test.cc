@@ -135,7 +135,7 @@ TEST_CASE("Other schedules fall to 0 at the end of the training, or not at all")
                                     .warmup_epochs = 1,
                                     .batch_size = 512,
                                     .num_train_examples = 5120,
-                                    .train_epochs = 3})(step);
+                                    .total_steps = 30})(step);
   };
   for (const LrSchedule schedule : {LrSchedule::kCosine, LrSchedule::kLinear, LrSchedule::kConstant}) {
     CAPTURE(static_cast<int>(schedule));

@@ -27,6 +27,8 @@
 #include "utils/run/predict_lines.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
+#include "utils/train/rounds.h"
+#include "utils/train/run_state.h"
 
 namespace official::resnet {
 namespace {
@@ -197,9 +199,13 @@ run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_s
 
 // The network, with the learning rate of a batch size, whose epochs are those of the run.
 ModelConfig WithSchedule(ModelConfig model, const ResnetConfig& config, const run::Input& input, int batch_size) {
+  const run::Input data = run::DataOf(config, input);
   model.schedule.batch_size = batch_size;
-  model.schedule.num_train_examples = run::DataOf(config, input).num_train_examples;
-  model.schedule.train_epochs = config.base.train_epochs;
+  model.schedule.num_train_examples = data.num_train_examples;
+  model.schedule.total_steps = train::TotalSteps(
+      {.train_epochs = config.base.train_epochs, .epochs_between_evals = config.base.epochs_between_evals},
+      train::RunState(),
+      {.num_examples = data.num_train_examples, .batch_size = batch_size, .across_epochs = data.across_epochs});
   return model;
 }
 

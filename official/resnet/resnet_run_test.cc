@@ -183,6 +183,20 @@ TEST_CASE("--overfit_batches ends each epoch after its batches, also in two part
   run::CheckSameBits(whole, parts);
 }
 
+// By hand: 45 images in batches of 16 are 3 steps in each of 8 epochs, as many as the run makes.
+TEST_CASE("A rate that falls to 0 gets there after the last step, also where an epoch ends with a partial batch") {
+  ResnetConfig config = SmallConfig(9);
+  config.base.train_epochs = 8;
+  config.model.schedule.schedule = LrSchedule::kLinear;
+  config.rehearsal = run::Rehearsal::kPrintSchedule;
+  const std::string out = Run(config);
+  const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
+  const nlohmann::json first = nlohmann::json::parse(lines.front()), last = nlohmann::json::parse(lines.back());
+  CHECK(last["global_step"] == 23);
+  CHECK(last["epoch"].get<double>() == Approx(23.0 / 3));
+  CHECK(last["learning_rate"].get<double>() == Approx(first["learning_rate"].get<double>() / 24));
+}
+
 TEST_CASE("Two replicas with synchronized batch normalization equal one device") {
   ResnetConfig one = SmallConfig(9);  // 45 images: the last batch of an epoch has 13
   one.model.version = GENERATE(1, 2);

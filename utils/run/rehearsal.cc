@@ -34,16 +34,21 @@ int64_t StepsOfRun(const Config& config, const Input& input, const SessionOption
   return train::TotalSteps(ScheduleOf(config, options), train::RunState(), EpochOf(config, input));
 }
 
+// The mean number of steps of an epoch: in some, training ends with a partial batch.
+double StepsPerEpoch(const Config& config, const Input& input) {
+  const train::Schedule epochs = {.train_epochs = std::max(1, config.base.train_epochs),
+                                  .epochs_between_evals = config.base.epochs_between_evals};
+  return static_cast<double>(train::TotalSteps(epochs, train::RunState(), EpochOf(config, input))) /
+         static_cast<double>(epochs.train_epochs);
+}
+
 absl::Status PrintSchedule(const Config& config, const train::Model& model, const Input& input,
                            const SessionOptions& options, std::ostream& results) {
   const int64_t total_steps = StepsOfRun(config, input, options);
   if (total_steps <= 0) {
     return absl::InvalidArgumentError("this run has no steps; give it some with --train_epochs or --max_train_steps");
   }
-  const double steps_per_epoch =
-      static_cast<double>(input.steps_per_epoch.value_or(0)) > 0
-          ? static_cast<double>(*input.steps_per_epoch)
-          : static_cast<double>(input.num_train_examples) / static_cast<double>(config.base.batch_size);
+  const double steps_per_epoch = StepsPerEpoch(config, input);
   if (config.base.output != "json") {
     results << ScheduleTable(model.learning_rate, total_steps, steps_per_epoch);
     return absl::OkStatus();
