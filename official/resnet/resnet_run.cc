@@ -28,6 +28,7 @@
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
 #include "utils/train/rounds.h"
+#include "utils/train/run_facts.h"
 #include "utils/train/run_state.h"
 
 namespace official::resnet {
@@ -163,6 +164,16 @@ absl::StatusOr<Sets> LoadSets(const ResnetConfig& config, const std::string& mod
   return LoadImagenetSets(config, model_dir, NumClasses(model), reads_train, bad);
 }
 
+// Warns of a training that continues with another batch size, in whose steps the schedule then counts.
+train::RunFact BatchSizeFact(int64_t batch_size) {
+  return {
+      .name = "batch_size", .value = absl::StrCat(batch_size), .difference = [batch_size](absl::string_view before) {
+        return absl::StrCat("--batch_size=", batch_size, ", but this run has trained with ", before,
+                            ": the learning rate schedule counts all steps, also those already made, as steps of ",
+                            batch_size, " images; to keep to the schedule, give --batch_size=", before);
+      }};
+}
+
 run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_size) {
   const DatasetInfo& info = InfoOf(config.model.dataset);
   if (config.performance.use_synthetic_data) {
@@ -184,6 +195,9 @@ run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_s
                                               {.batch_size = batch_size, .num_threads = num_threads, .rows = rows});
                       }};
   if (sets.train == nullptr) return input;
+  const bool has_steps =
+      config.model.schedule.schedule != LrSchedule::kConstant || config.model.schedule.warmup_epochs > 0;
+  if (has_steps && !config.base.eval_only) input.facts.push_back(BatchSizeFact(batch_size));
   input.train = [=, train = sets.train, shuffle = config.base.shuffle](const run::ReadOptions& read) {
     data::DatasetPtr examples = train(read.seed);
     if (shuffle) examples = data::Shuffle(std::move(examples), read.seed);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "official/resnet/cifar10/dataset.h"
@@ -181,6 +182,25 @@ TEST_CASE("--overfit_batches ends each epoch after its batches, also in two part
   }
   Run(parts);
   run::CheckSameBits(whole, parts);
+}
+
+TEST_CASE("A run that continues with another batch size warns that its schedule counts in the new steps") {
+  ResnetConfig config = SmallConfig(9);
+  config.model.schedule.schedule = GENERATE(LrSchedule::kPiecewise, LrSchedule::kCosine, LrSchedule::kConstant);
+  config.base.train_epochs = 2;
+  config.performance.max_train_steps = 1;
+  Run(config);
+  config.performance.max_train_steps = 2;
+  const auto log_of = [&config](int batch_size) {
+    config.base.batch_size = batch_size;
+    logs::CapturedLog log(logs::LogFormat::kSimple);
+    Run(config);
+    return log.Text();
+  };
+  const std::string warning = "--batch_size=15, but this run has trained with 16: the learning rate schedule counts";
+  CHECK_THAT(log_of(16), !Contains("learning rate schedule"));
+  config.performance.max_train_steps = 3;
+  CHECK(absl::StrContains(log_of(15), warning) == (config.model.schedule.schedule != LrSchedule::kConstant));
 }
 
 // By hand: 45 images in batches of 16 are 3 steps in each of 8 epochs, as many as the run makes.
