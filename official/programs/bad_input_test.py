@@ -50,6 +50,18 @@ class FlagsTest(ProgramTestCase):
         # It would translate standard input.
         self.assert_flags_refused("translate_main", ("--vocab_file=v", "--file="), "flag --file: names no file; ")
 
+    def test_prediction_without_a_file(self) -> None:
+        # It would train.
+        config = self.write("dumped.flags", "--predict=\n")
+        for name in ("mnist_main", "resnet_main"):
+            with self.subTest(name):
+                told = "flag --predict: names no file; "
+                self.assert_flags_refused(name, ("--predict=",), told)
+                self.assert_flags_refused(name, ("--predict=", "seven.png"), told)
+                self.assert_flags_refused(name, (f"--flagfile={config}", "seven.png"), "'seven.png' is not a flag; ")
+                done = self.execute(PROGRAMS[name], f"--flagfile={config}", "--dump_config")
+                self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_surplus_words(self) -> None:
         taken = {
             "checkpoint_tool": (("ls", "a", "b"), "write: checkpoint_tool ls PATH; here are 2 words: a b"),

@@ -19,7 +19,10 @@ absl::Status CheckPredictWords(const CommandLine& command_line) {
   if (files.size() > 1 && std::find(files.begin(), files.end(), "-") != files.end()) {
     return FlagError("predict", "needs to be - alone, or names of files without it; name the file ./-");
   }
-  if (command_line.words().empty() || command_line.given("predict")) return absl::OkStatus();
+  if (!files.empty()) return absl::OkStatus();
+  // In a flag file the empty value is the default.
+  if (command_line.given("predict")) return FlagError("predict", "names no file; without the flag, the program trains");
+  if (command_line.words().empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("'", command_line.words()[0], "' is not a flag; to classify image files, use --predict=FILE"));
 }

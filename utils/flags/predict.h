@@ -11,7 +11,7 @@ namespace official::flags {
 
 FlagSpec PredictFlag();
 
-// A validator: words that are not flags may only follow --predict.
+// A validator: words that are not flags may only follow --predict, which names a file if it is on the command line.
 absl::Status CheckPredictWords(const CommandLine& command_line);
 
 // Returns the files that the flag and the words after it name; none if the program is not to predict.

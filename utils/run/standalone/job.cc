@@ -101,7 +101,9 @@ absl::Status CheckJob(const Job& job, const flags::CommandLine& server) {
 std::vector<std::string> ArgumentsOf(const Job& job, const flags::CommandLine& server) {
   std::vector<std::string> arguments;
   for (const auto& [name, flag] : FlagsOf(server, /*only_given=*/false)) {
-    if (IsFixed(*flag) && name != "serve") arguments.push_back(Argument(name, flags::ValueText(*flag)));
+    const std::string value = flags::ValueText(*flag);
+    const bool is_empty_default = !flag->given && value.empty();  // --predict= is for flag files alone
+    if (IsFixed(*flag) && name != "serve" && !is_empty_default) arguments.push_back(Argument(name, value));
   }
   for (const auto& [name, value] : job.flags) arguments.push_back(Argument(name, value));
   return arguments;

@@ -112,11 +112,12 @@ TEST_CASE("A client of another program or version is refused") {
 TEST_CASE("A flag that the server has from a file is fixed, be it the default") {
   const char* const folder = std::getenv("TEST_TMPDIR");
   const std::string path = absl::StrCat(folder ? folder : "/tmp", "/server-", getpid(), ".flags");
-  REQUIRE(files::WriteFileAtomically(path, "--learning_rate=0.0001\n").ok());
+  REQUIRE(files::WriteFileAtomically(path, "--learning_rate=0.0001\n--export_dir=\n").ok());
   const std::string flag_file = absl::StrCat("--flagfile=", path);
   CHECK_THAT(Refused(JobWith("learning_rate", "0.5"), {flag_file}), Contains("the server was started with"));
   CHECK(ArgumentsOf(JobWith("clean", "true"), CommandLineOf({flag_file})) ==
-        Words{"--learning_rate=0.0001", "--clean=true"});
+        Words{"--learning_rate=0.0001", "--clean=true"});  // no empty default
+  CHECK_THAT(Refused(JobWith("export_dir", "/etc"), {flag_file}), Contains("was started with --export_dir="));
 }
 
 TEST_CASE("A text of the other side is one line") {
