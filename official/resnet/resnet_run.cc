@@ -110,6 +110,9 @@ absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, const std::str
   }
   ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
   sets.test = dataset(test, /*augment=*/false, /*seed=*/0);
+  if (config.skip_bad_records > 0) {
+    ASSIGN_OR_RETURN(sets.test, GoodRecords(test, options, config.performance.num_parallel_calls));
+  }
   return sets;
 }
 

@@ -12,7 +12,9 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/free_list.h"
 #include "utils/data/records/tf_record_index.h"
+#include "utils/data/worker_pool.h"
 #include "utils/files/files.h"
+#include "utils/logs/task_progress.h"
 
 namespace official::resnet {
 namespace {
@@ -82,6 +84,22 @@ class RecordsDataset : public data::Dataset {
   mutable data::FreeList<Scratch> scratch_;
 };
 
+// The examples of another data set with these indices.
+class ChosenExamples : public data::Dataset {
+ public:
+  ChosenExamples(data::DatasetPtr examples, std::vector<int64_t> indices)
+      : examples_(std::move(examples)), indices_(std::move(indices)) {}
+  const data::ElementSpec& spec() const override { return examples_->spec(); }
+  int64_t num_examples() const override { return static_cast<int64_t>(indices_.size()); }
+  absl::Status Read(int64_t epoch, int64_t index, const data::Example& out) const override {
+    return examples_->Read(epoch, indices_[index], out);
+  }
+
+ private:
+  data::DatasetPtr examples_;
+  std::vector<int64_t> indices_;
+};
+
 }  // namespace
 
 data::ElementSpec ImagenetSpec() {
@@ -104,6 +122,34 @@ absl::StatusOr<ImagenetRecords> OpenImagenet(const std::string& data_dir, Imagen
 
 data::DatasetPtr ImagenetDataset(ImagenetRecords records, const ImagenetOptions& options) {
   return std::make_shared<RecordsDataset>(std::move(records), options);
+}
+
+absl::StatusOr<data::DatasetPtr> GoodRecords(ImagenetRecords records, const ImagenetOptions& options, int num_threads) {
+  ImagenetOptions of_all = options;
+  of_all.bad = nullptr;
+  data::DatasetPtr all = ImagenetDataset(records, of_all);
+  const int64_t num_records = all->num_examples();
+  std::vector<absl::Status> statuses(num_records);
+  data::FreeList<data::Example> examples;
+  logs::TaskProgress progress({.title = "looking for damaged records", .total = num_records, .unit = "records"});
+  data::WorkerPool(num_threads).ForEach(num_records, [&](int64_t i) {
+    std::unique_ptr<data::Example> example = examples.Take();
+    if (example == nullptr) example = std::make_unique<data::Example>(data::MakeExample(all->spec()));
+    statuses[i] = all->Read(/*epoch=*/0, i, *example);
+    examples.GiveBack(std::move(example));
+    progress.Add(1);
+  });
+  std::vector<int64_t> good;
+  for (int64_t i = 0; i < num_records; ++i) {
+    if (statuses[i].ok()) {
+      good.push_back(i);
+    } else {
+      RETURN_IF_ERROR(options.bad->Skip(records->Describe(i), statuses[i]));
+    }
+  }
+  if (good.empty()) return statuses[0];
+  if (static_cast<int64_t>(good.size()) == num_records) return all;
+  return std::make_shared<ChosenExamples>(std::move(all), std::move(good));
 }
 
 }  // namespace official::resnet

@@ -43,7 +43,7 @@ struct ImagenetOptions {
   bool fast_jpeg = false;
   int num_classes = kImagenetClasses;  // labels are 0 to one less than this
   // A damaged record that may be left out is replaced by the next good one in the order of files and records, the same
-  // in every run. Null: a damaged record is an error.
+  // in every run; GoodRecords leaves it out. Null: a damaged record is an error.
   BadRecordsPtr bad = nullptr;
 };
 
@@ -54,5 +54,10 @@ data::ElementSpec ImagenetSpec();
 // Returns the examples in the order of files and records; data::Shuffle makes another order in every epoch. Images are
 // read and decoded by the threads that call Read; its errors name file, record, offset and what is wrong.
 data::DatasetPtr ImagenetDataset(ImagenetRecords records, const ImagenetOptions& options);
+
+// Returns the examples without those of damaged records, for an evaluation, which must not count another one twice. All
+// examples are read once, by `num_threads` threads, to find out which are damaged; options.bad must be set. DataLoss if
+// more are damaged than it tolerates, or all of them; other errors of Read.
+absl::StatusOr<data::DatasetPtr> GoodRecords(ImagenetRecords records, const ImagenetOptions& options, int num_threads);
 
 }  // namespace official::resnet

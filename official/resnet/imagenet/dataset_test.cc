@@ -148,6 +148,34 @@ TEST_CASE_METHOD(Fixture, "A bad record that may be left out is replaced by the 
   CHECK(absl::IsDataLoss(none->Read(0, 0, data::MakeExample(none->spec()))));
 }
 
+TEST_CASE_METHOD(Fixture, "An evaluation leaves a bad record out, and reads each good one once") {
+  Write("validation-00000-of-00002", {Record(1), Record(2000), Record(3)});
+  Write("validation-00001-of-00002", {Record(4), "no record"});
+  const ImagenetRecords records = OpenImagenet(directory_, ImagenetPart::kValidation).value();
+  const int num_threads = GENERATE(1, 3);
+  const auto good = [&](int limit) {
+    return GoodRecords(records, {.bad = std::make_shared<data::BadRecords>(limit)}, num_threads);
+  };
+  const data::DatasetPtr dataset = good(2).value();
+  REQUIRE(dataset->num_examples() == 3);
+  const data::Example example = data::MakeExample(dataset->spec());
+  for (const auto& [index, label] : {std::pair{0, 1}, std::pair{1, 3}, std::pair{2, 4}}) {
+    REQUIRE(dataset->Read(0, index, example).ok());
+    CHECK(example.labels[0].scalar<int32_t>() == label);
+  }
+  const absl::Status status = good(1).status();
+  CHECK(absl::IsDataLoss(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains("validation-00001-of-00002: record 1 ") && Contains("more than --skip_bad_records=1 records"));
+
+  Write("validation-00000-of-00002", {Record(2000)});
+  Write("validation-00001-of-00002", {Record(2000)});
+  const absl::StatusOr<data::DatasetPtr> none =
+      GoodRecords(OpenImagenet(directory_, ImagenetPart::kValidation).value(),
+                  {.bad = std::make_shared<data::BadRecords>(2)}, num_threads);
+  CHECK(absl::IsDataLoss(none.status()));
+}
+
 TEST_CASE_METHOD(Fixture, "Where training is not to augment, its images are preprocessed as in evaluation") {
   Write("train-00000-of-00001", {Record(3)});
   Write("validation-00000-of-00001", {Record(3)});

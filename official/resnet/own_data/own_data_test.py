@@ -58,14 +58,14 @@ class OwnDataTest(ProgramTestCase):
         with self.subTest(flags):
             self.assert_refused(self.resnet(*flags), code, *words)
 
-    def damaged_copy(self, name: str, damage: list[int]) -> Path:
-        """The records, with a byte changed in the data of those of the training file that are named."""
+    def damaged_copy(self, name: str, damage: list[int], split: str = "train") -> Path:
+        """The records, with a byte changed in the data of those of the split's file that are named."""
         copy = self.folder / name
         copy.mkdir()
         for file in self.records.iterdir():
             data = bytearray(file.read_bytes())
             offset = record = 0
-            while file.name.startswith("train-") and offset < len(data):
+            while file.name.startswith(f"{split}-") and offset < len(data):
                 length = struct.unpack_from("<Q", data, offset)[0]
                 if record in damage:
                     data[offset + 12 + length // 2] ^= 1
@@ -206,6 +206,13 @@ class OwnDataTest(ProgramTestCase):
             checked = self.execute(check, f"--skip_bad_records={allowed}", damaged)
             self.assertEqual(checked.returncode, code, checked.stderr)
             self.assertEqual(checked.stdout.count("corrupted record"), 2)
+
+    def test_evaluations_leave_damaged_records_out(self) -> None:
+        damaged = self.damaged_copy("damaged for validation", [1], "validation")
+        flags = [f"--data_dir={damaged}", f"--model_dir={self.model_dir}", "--eval_only", "--skip_bad_records=1"]
+        done = self.resnet(*flags)
+        self.assert_succeeded(done)
+        self.assertIn("evaluated 11 examples in ", done.stderr)  # of 12
 
     def test_pages_in_place_of_records(self) -> None:
         page = self.folder / "page"
