@@ -477,7 +477,12 @@ TEST_CASE("Bad input is one clear error") {
     config.performance.use_synthetic_data = true;
     const absl::Status status = RunStatus(config);
     CHECK(absl::IsInvalidArgument(status));
-    CHECK_THAT(std::string(status.message()), Contains("holds a run on MNIST"));
+    CHECK_THAT(std::string(status.message()),
+               Contains("holds a run on MNIST") &&
+                   Contains("; give the data of that run (--data_dir), another --model_dir, or --clean"));
+    config.base.eval_only = true;
+    CHECK_THAT(std::string(RunStatus(config).message()),
+               Contains("(--data_dir) or another --model_dir") && !Contains("--clean"));
   }
   SECTION("a checkpoint of another model") {
     std::filesystem::create_directories(config.train.model_dir);

@@ -25,14 +25,17 @@ bool IsSaved(absl::string_view name) { return !absl::StartsWith(name, kLocalPref
 
 // The first fact of every run: it has the name that it had before there were others.
 RunFact DatasetFact(const EstimatorConfig& config) {
-  return {.name = "dataset",
-          .value = config.dataset,
-          .difference =
-              [model_dir = config.model_dir, dataset = config.dataset](absl::string_view before) {
-                return absl::StrCat("--model_dir=", model_dir, " holds a run on ", before, " and this run is on ",
-                                    dataset, "; choose another --model_dir, or --clean to start again there");
-              },
-          .must_match = true};
+  return {
+      .name = "dataset",
+      .value = config.dataset,
+      .difference =
+          [model_dir = config.model_dir, dataset = config.dataset, trains = config.trains](absl::string_view before) {
+            return absl::StrCat(
+                "--model_dir=", model_dir, " holds a run on ", before, " and this run is on ", dataset,
+                "; give the data of that run (--data_dir)",
+                trains ? ", another --model_dir, or --clean to start again there" : " or another --model_dir");
+          },
+      .must_match = true};
 }
 
 }  // namespace
