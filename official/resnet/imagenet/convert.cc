@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "official/resnet/imagenet/class_names.h"
 #include "official/resnet/imagenet/preprocessing.h"
@@ -25,7 +26,9 @@
 #include "utils/data/records/tf_record.h"
 #include "utils/data/worker_pool.h"
 #include "utils/files/files.h"
+#include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/text.h"
 #include "utils/protos/example.pb.h"
 
 namespace official::resnet {
@@ -46,16 +49,51 @@ bool HasImageName(const std::string& name) {
   return absl::EndsWith(lower, ".jpg") || absl::EndsWith(lower, ".jpeg") || absl::EndsWith(lower, ".png");
 }
 
+// True for what file managers and other programs leave beside a user's own files: .ipynb_checkpoints, ._cat.jpg.
+bool IsHidden(const std::string& name) { return absl::StartsWith(name, ".") || name == "__MACOSX"; }
+
+// "a, b, c and 4 more".
+std::string FirstOf(const std::vector<std::string>& names) {
+  const size_t shown = std::min<size_t>(names.size(), 3);
+  const std::string text = absl::StrJoin(absl::MakeSpan(names).first(shown), ", ");
+  const std::string others = shown == names.size() ? "" : absl::StrCat(" and ", names.size() - shown, " more");
+  return misc::Printable(text) + others;
+}
+
+// `passed_over`: the files and folders that are not converted.
+void WarnOfLosses(const ClassNames& classes, const std::vector<Image>& images,
+                  const std::vector<std::string>& passed_over) {
+  std::vector<bool> has_image(classes.size());
+  for (const Image& image : images) has_image[image.label] = true;
+  std::vector<std::string> without;
+  for (size_t label = 1; label < classes.size(); ++label) {
+    if (!has_image[label]) without.push_back(classes[label]);
+  }
+  if (!without.empty()) {
+    LOG(WARNING) << "classes without an image: " << without.size() << " (" << FirstOf(without) << ")";
+  }
+  if (!passed_over.empty()) {
+    LOG(WARNING) << "not converted: " << passed_over.size() << " files or folders (" << FirstOf(passed_over)
+                 << "); images are .jpg, .jpeg or .png files in the folder of their class, and not deeper";
+  }
+}
+
+// The images in the order of their classes; a class may have none.
 absl::StatusOr<std::vector<Image>> FindImages(const std::string& images_dir, ClassNames* classes) {
   ASSIGN_OR_RETURN(const std::vector<std::string> folders, files::ListDirectory(images_dir));
   logs::TaskProgress progress({.title = "looking for images", .unit = "images"});
   std::vector<Image> images;
+  std::vector<std::string> passed_over;
   *classes = {kBackground};
   for (const std::string& folder : folders) {
     progress.Set(static_cast<int64_t>(images.size()));
+    if (IsHidden(folder)) continue;
     const std::string path = files::JoinPath(images_dir, folder);
     std::error_code error;
-    if (!std::filesystem::is_directory(path, error)) continue;  // a file beside the folders
+    if (!std::filesystem::is_directory(path, error)) {
+      if (HasImageName(folder)) passed_over.push_back(folder);  // other files beside the folders are no loss
+      continue;
+    }
     if (absl::StrContains(folder, '\n')) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "the name of the folder \"%s\" has more than one line; give it another, which will be that of its class",
@@ -65,13 +103,19 @@ absl::StatusOr<std::vector<Image>> FindImages(const std::string& images_dir, Cla
     classes->push_back(folder);
     ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(path));
     for (const std::string& name : names) {
-      if (HasImageName(name)) images.push_back({folder, name, label});
+      if (IsHidden(name)) continue;
+      if (HasImageName(name)) {
+        images.push_back({folder, name, label});
+      } else {
+        passed_over.push_back(files::JoinPath(folder, name));
+      }
     }
   }
   if (images.empty()) {
     return absl::NotFoundError(absl::StrFormat(
         "%s holds no images: expected a folder for each class, with .jpg, .jpeg or .png files in it", images_dir));
   }
+  WarnOfLosses(*classes, images, passed_over);
   return images;
 }
 

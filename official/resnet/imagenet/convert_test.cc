@@ -73,6 +73,22 @@ TEST_CASE_METHOD(Fixture, "Folders become classes, and training reads what was w
   CHECK(std::count(labels.begin(), labels.end(), 2) == 4);
 }
 
+TEST_CASE_METHOD(Fixture, "Hidden folders are no classes, and what is not converted is told") {
+  AddImage(".ipynb_checkpoints", "0-checkpoint.jpg", 20);
+  AddImage("__MACOSX", "0.jpg", 20);
+  Write("images/cat/._0.JPEG", "not an image");
+  Write("images/emu/1.heic", "an image of another kind");
+  AddImage("horse/more", "2.jpg", 20);
+  AddImage(".", "beside.jpg", 20);
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const ConvertResult result = Convert().value();
+  CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "cat", "dog", "emu", "horse"});
+  CHECK(result.num_images == 6);
+  CHECK_THAT(log.Text(),
+             Contains("classes without an image: 2 (emu, horse)\n") &&
+                 Contains("not converted: 4 files or folders (beside.jpg, cat/note.txt, emu/1.heic and 1 more); "));
+}
+
 TEST_CASE_METHOD(Fixture, "The names of the classes are kept, and both splits must have the same") {
   REQUIRE(Convert().ok());
   CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "cat", "dog"});
