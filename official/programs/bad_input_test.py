@@ -62,6 +62,12 @@ class FlagsTest(ProgramTestCase):
                 done = self.execute(PROGRAMS[name], f"--flagfile={config}", "--dump_config")
                 self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_numbers_of_a_schedule(self) -> None:
+        for flag in ("--lr_boundary_epochs=nan", "--lr_boundary_epochs=5,inf", "--lr_factors=1,inf", "--lr_factors=a"):
+            self.assert_flags_refused(
+                "resnet_main", (flag,), f"flag {flag}: needs a comma-separated list of finite numbers"
+            )
+
     def test_surplus_words(self) -> None:
         taken = {
             "checkpoint_tool": (("ls", "a", "b"), "write: checkpoint_tool ls PATH; here are 2 words: a b"),

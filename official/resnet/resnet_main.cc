@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iostream>
 
 #include "absl/flags/flag.h"
@@ -76,11 +77,11 @@ LrSchedule LrScheduleFromFlag() {
   return static_cast<LrSchedule>(name - kLrSchedules.begin());
 }
 
-// The numbers of a list flag; nothing if one of them is none.
+// The numbers of a list flag; nothing if one of them is none, or not finite.
 std::optional<std::vector<double>> Numbers(const std::vector<std::string>& items) {
   std::vector<double> numbers;
   for (const std::string& item : items) {
-    if (!absl::SimpleAtod(item, &numbers.emplace_back())) return std::nullopt;
+    if (!absl::SimpleAtod(item, &numbers.emplace_back()) || !std::isfinite(numbers.back())) return std::nullopt;
   }
   return numbers;
 }
@@ -112,15 +113,15 @@ absl::Status NoHalfPrecisionOfVersion1(const flags::CommandLine&) {
 absl::Status CheckSchedule(const flags::CommandLine&) {
   const auto boundaries = Numbers(absl::GetFlag(FLAGS_lr_boundary_epochs));
   const auto factors = Numbers(absl::GetFlag(FLAGS_lr_factors));
-  if (!boundaries) return flags::FlagError("lr_boundary_epochs", "needs a comma-separated list of numbers");
-  if (!factors) return flags::FlagError("lr_factors", "needs a comma-separated list of numbers");
+  if (!boundaries) return flags::FlagError("lr_boundary_epochs", "needs a comma-separated list of finite numbers");
+  if (!factors) return flags::FlagError("lr_factors", "needs a comma-separated list of finite numbers");
   for (size_t i = 0; i < boundaries->size(); ++i) {
     if ((*boundaries)[i] <= (i == 0 ? 0 : (*boundaries)[i - 1])) {
       return flags::FlagError("lr_boundary_epochs", "needs numbers above 0, each larger than the one before");
     }
   }
   for (const double factor : *factors) {
-    if (!(factor >= 0)) return flags::FlagError("lr_factors", "needs numbers of at least 0");
+    if (factor < 0) return flags::FlagError("lr_factors", "needs numbers of at least 0");
   }
   if (factors->size() != boundaries->size() + 1) {
     return flags::FlagError("lr_factors", absl::StrCat("needs ", boundaries->size() + 1, " numbers, one more than ",

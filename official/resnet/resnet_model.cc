@@ -157,6 +157,11 @@ Value WeightDecay(const ModelConfig& config, compute::Graph& graph) {
   return compute::Mul(compute::L2Loss(decayed), factor);
 }
 
+// Rounded down; at most 2^62, which no training reaches.
+int64_t StepsOf(double epochs, double steps_per_epoch) {
+  return static_cast<int64_t>(std::min(epochs * steps_per_epoch, 0x1p62));
+}
+
 Value CountCorrect(Value found, Value labels) {
   return compute::Sum(compute::Cast(compute::Equal(found, labels), DType::kFloat32));
 }
@@ -226,8 +231,8 @@ train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& co
   const double base = config.base_learning_rate * config.batch_size / InfoOf(dataset).batch_denominator;
   const double steps_per_epoch = static_cast<double>(config.num_train_examples) / config.batch_size;
   std::vector<int64_t> boundaries;
-  for (const double epoch : config.boundary_epochs) boundaries.push_back(static_cast<int64_t>(epoch * steps_per_epoch));
-  const auto warmup_steps = static_cast<int64_t>(config.warmup_epochs * steps_per_epoch);
+  for (const double epoch : config.boundary_epochs) boundaries.push_back(StepsOf(epoch, steps_per_epoch));
+  const int64_t warmup_steps = StepsOf(config.warmup_epochs, steps_per_epoch);
   const auto decay_steps = std::max<int64_t>(1, config.total_steps - warmup_steps);
   return [=, schedule = config.schedule, factors = config.factors](int64_t step) {
     if (step < warmup_steps) return base * static_cast<double>(step) / static_cast<double>(warmup_steps);

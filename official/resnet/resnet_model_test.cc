@@ -115,6 +115,20 @@ TEST_CASE("The learning rate of CIFAR-10 falls after the boundaries") {
   CHECK(rate(78126) == Approx(0.0001));
 }
 
+TEST_CASE("A boundary or a warm-up beyond all steps is never reached") {
+  const auto rate = LearningRate(kCifar10, {.boundary_epochs = {5, 1e20, 1e308},
+                                            .factors = {1, 0.1, 0.01, 0},
+                                            .batch_size = 128,
+                                            .num_train_examples = 1280});
+  CHECK(rate(50) == Approx(0.1));
+  CHECK(rate(51) == Approx(0.01));
+  CHECK(rate(int64_t{1} << 60) == Approx(0.01));
+  const auto warm_up = LearningRate(
+      kCifar10,
+      {.boundary_epochs = {}, .factors = {1}, .warmup_epochs = 1e300, .batch_size = 128, .num_train_examples = 1280});
+  CHECK(warm_up(1000) == Approx(0).margin(1e-12));
+}
+
 TEST_CASE("The learning rate of ImageNet grows with the batch and rises in the warm-up") {
   const auto rate = LearningRate(
       kImagenet,
