@@ -78,7 +78,8 @@ class ImageCheck : public RecordCheck {
   explicit ImageCheck(int64_t num_classes) : num_classes_(num_classes) {}
 
   absl::Status Check(absl::string_view record) override {
-    ASSIGN_OR_RETURN(const resnet::ImagenetRecord image, resnet::ParseRecord(record, num_classes_));
+    ASSIGN_OR_RETURN(const resnet::ImagenetRecord image,
+                     resnet::ParseRecord(record, num_classes_, /*with_boxes=*/true));
     return resnet::CheckImage(image.encoded, scratch_).status();
   }
 

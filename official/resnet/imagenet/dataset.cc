@@ -70,7 +70,8 @@ class RecordsDataset : public data::Dataset {
 
   absl::Status Preprocess(absl::string_view serialized, data::Random random, Scratch& scratch,
                           const data::Example& out) const {
-    ASSIGN_OR_RETURN(const ImagenetRecord record, ParseRecord(serialized, options_.num_classes));
+    ASSIGN_OR_RETURN(const ImagenetRecord record,
+                     ParseRecord(serialized, options_.num_classes, /*with_boxes=*/options_.augment));
     *out.labels[0].data<int32_t>() = static_cast<int32_t>(record.label);
     float* pixels = out.features[0].data<float>();
     if (!options_.augment) return PreprocessForEvaluation(record.encoded, scratch.preprocessing, pixels);

@@ -53,13 +53,14 @@ class Fixture {
     const ImagenetPart part = training ? ImagenetPart::kTrain : ImagenetPart::kValidation;
     return ImagenetDataset(OpenImagenet(directory_, part).value(), {.augment = training, .seed = 1});
   }
-  // Of reading a validation set with this one record.
-  std::string ErrorOf(const std::string& record) const {
-    Write("validation-00000-of-00001", {record});
-    const data::DatasetPtr dataset = Open(false);
+  // Of reading a validation set with this one record, or a training set.
+  std::string ErrorOf(const std::string& record, bool training = false) const {
+    const std::string name = training ? "train-00000-of-00001" : "validation-00000-of-00001";
+    Write(name, {record});
+    const data::DatasetPtr dataset = Open(training);
     const absl::Status status = dataset->Read(0, 0, data::MakeExample(dataset->spec()));
     CHECK(absl::IsDataLoss(status));
-    const std::string place = Path("validation-00000-of-00001") + ": record 0 at offset 0: ";
+    const std::string place = Path(name) + ": record 0 at offset 0: ";
     CHECK_THAT(std::string(status.message()), Catch::StartsWith(place));
     return std::string(status.message()).substr(place.size());
   }
@@ -196,10 +197,6 @@ TEST_CASE_METHOD(Fixture, "A bad record is named with its file, number, offset a
   CHECK(ErrorOf(Record(-1)) == "feature image/class/label: expected a label from 0 to 1000, found -1");
   CHECK(ErrorOf(Record(1, [](Features& f) { f["image/class/label"].mutable_bytes_list(); })) ==
         "feature image/class/label is a list of bytes, expected int64");
-  CHECK(ErrorOf(Record(1, [](Features& f) { f["image/object/bbox/xmax"].mutable_float_list()->set_value(0, 1.5f); })) ==
-        "feature image/object/bbox/xmax: expected values from 0 to 1, found 1.5");
-  CHECK(ErrorOf(Record(1, [](Features& f) { f.erase("image/object/bbox/xmax"); })) ==
-        "feature image/object/bbox/xmax has 0 values, but image/object/bbox/ymin has 1");
   const auto cut = [](Features& features) {
     std::string& image = *features["image/encoded"].mutable_bytes_list()->mutable_value(0);
     image.resize(image.size() - 50);
@@ -208,6 +205,20 @@ TEST_CASE_METHOD(Fixture, "A bad record is named with its file, number, offset a
   CHECK(ErrorOf(Record(1, [](Features& f) { f["image/encoded"].mutable_bytes_list()->set_value(0, ""); })) ==
         "the image is empty");
   CHECK_THAT(ErrorOf("no protocol buffer"), Contains("the record is not a tf.Example"));
+}
+
+TEST_CASE_METHOD(Fixture, "A bad bounding box is named in training, and not read in evaluation") {
+  const std::string outside =
+      Record(1, [](Features& f) { f["image/object/bbox/xmax"].mutable_float_list()->set_value(0, 1.5f); });
+  const std::string missing = Record(1, [](Features& f) { f.erase("image/object/bbox/xmax"); });
+  CHECK(ErrorOf(outside, /*training=*/true) ==
+        "feature image/object/bbox/xmax: expected values from 0 to 1, found 1.5");
+  CHECK(ErrorOf(missing, /*training=*/true) ==
+        "feature image/object/bbox/xmax has 0 values, but image/object/bbox/ymin has 1");
+  Write("validation-00000-of-00001", {outside, missing});
+  const data::DatasetPtr validation = Open(/*training=*/false);
+  const data::Example example = data::MakeExample(validation->spec());
+  for (int i = 0; i < 2; ++i) CHECK(validation->Read(0, i, example).ok());
 }
 
 TEST_CASE_METHOD(Fixture, "An index that was kept gives the same records, and each part has its own") {

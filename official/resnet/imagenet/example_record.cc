@@ -34,7 +34,7 @@ absl::Status ReadBoxes(const data::ExampleView& example, std::vector<BoundingBox
 
 }  // namespace
 
-absl::StatusOr<ImagenetRecord> ParseRecord(absl::string_view serialized, int64_t num_classes) {
+absl::StatusOr<ImagenetRecord> ParseRecord(absl::string_view serialized, int64_t num_classes, bool with_boxes) {
   ImagenetRecord record;
   ASSIGN_OR_RETURN(const data::ExampleView example, data::ExampleView::Parse(serialized));
   ASSIGN_OR_RETURN(record.encoded, example.Bytes(kEncoded));
@@ -43,7 +43,7 @@ absl::StatusOr<ImagenetRecord> ParseRecord(absl::string_view serialized, int64_t
     return absl::DataLossError(
         absl::StrFormat("feature %s: expected a label from 0 to %d, found %d", kLabel, num_classes - 1, record.label));
   }
-  RETURN_IF_ERROR(ReadBoxes(example, &record.boxes));
+  if (with_boxes) RETURN_IF_ERROR(ReadBoxes(example, &record.boxes));
   return record;
 }
 

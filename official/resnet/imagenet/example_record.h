@@ -18,9 +18,9 @@ struct ImagenetRecord {
   std::vector<BoundingBox> boxes;
 };
 
-// Reads image/encoded, image/class/label and image/object/bbox/*. DataLoss, naming the feature, if one is missing or of
-// the wrong kind, the label is not in [0, num_classes), the lists of the boxes' edges differ in length, or an edge is
-// not in [0, 1].
-absl::StatusOr<ImagenetRecord> ParseRecord(absl::string_view serialized, int64_t num_classes);
+// Reads image/encoded, image/class/label and, `with_boxes`, image/object/bbox/*. DataLoss, naming the feature, if one
+// of them is missing or of the wrong kind, the label is not in [0, num_classes), the lists of the boxes' edges differ
+// in length, or an edge is not in [0, 1].
+absl::StatusOr<ImagenetRecord> ParseRecord(absl::string_view serialized, int64_t num_classes, bool with_boxes);
 
 }  // namespace official::resnet
