@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,6 +24,10 @@ bool UseNcclFunctions(std::vector<void*> addresses) {
 
 absl::StatusOr<std::vector<void*>> LoadNcclFunctions(const std::string& library) {
   if (library == kNcclLibrary && !LinkedFunctions().empty()) return LinkedFunctions();
+  // NCCL registers the buffers of a collective that is recorded in a CUDA graph, for which all processes of a machine
+  // must record it at the same time. Here each process records when its own shapes come again. Nothing is
+  // lost: NCCL registers memory of ncclMemAlloc, not that of cudaMalloc.
+  setenv("NCCL_GRAPH_REGISTER", "0", /*overwrite=*/0);
   void* const nccl = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (nccl == nullptr) {
     return absl::NotFoundError(

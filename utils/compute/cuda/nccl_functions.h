@@ -26,7 +26,8 @@ namespace official::compute {
 
 inline constexpr char kNcclLibrary[] = "libnccl.so.2";
 
-// Returns the addresses of all functions in `library`, a path or a name for the dynamic loader; it stays loaded.
+// Returns the addresses of all functions in `library`, a path or a name for the dynamic loader; it stays loaded. Sets
+// NCCL_GRAPH_REGISTER=0 in the environment, which NCCL reads, unless it is set.
 // Returns NotFound, which names the library, if it cannot be loaded or lacks one of the functions.
 absl::StatusOr<std::vector<void*>> LoadNcclFunctions(const std::string& library = kNcclLibrary);
 
