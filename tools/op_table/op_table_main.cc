@@ -41,12 +41,13 @@ The column StableHLO, in the rows for CPUs, names the types in which the op is w
 devices of PJRT plugins; "all" is all types of the row. Fused ops need no form of their own there: their parts are
 written, and the plugin's compiler fuses them.
 
-What CPUs compute and GPUs refuse, with an error that says so: Attention with heads of more than 128 columns and
-DecodeAttention with more than 256; CatchUpRows, ApplyDeferredAdam and SettleRows of more than 16 tables; CheckNumerics
-of more than 2^30 elements; AssignScale of more than 64 variables; the ops of NeuMF for 2^31 samples, or with more
-columns before the rating than a GPU's shared memory holds; broadcasts and moves of elements in more than 8 dimensions
-after adjacent ones are merged. Cast of NaN, or of a number that the integer type cannot hold, gives on CPUs and GPUs
-different integers; TensorFlow leaves open which.
+What CPUs compute and GPUs refuse, with an error that says so: Attention with heads of more than 128 columns, or of more
+than [a GPU's shared memory holds](manual/devices.md#several-devices), and DecodeAttention with more than 256;
+CatchUpRows, ApplyDeferredAdam and SettleRows of more than 16 tables; CheckNumerics of more than 2^30 elements;
+AssignScale of more than 64 variables; the ops of NeuMF for 2^31 samples, or with more columns before the rating than a
+GPU's shared memory holds; broadcasts and moves of elements in more than 8 dimensions after adjacent ones are merged.
+Cast of NaN, or of a number that the integer type cannot hold, gives on CPUs and GPUs different integers; TensorFlow
+leaves open which.
 
 Made from the registered ops and kernels and from what the op tests ran, by `bazel run
 //tools/op_table:update_op_table`.

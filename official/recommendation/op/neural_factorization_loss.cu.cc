@@ -4,7 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "official/recommendation/op/geometry.h"
 #include "official/recommendation/op/neural_factorization.h"
 #include "official/recommendation/op/neural_factorization_cuda.h"
@@ -23,13 +22,11 @@ namespace official::recommendation::factorization_cuda {
 namespace {
 
 namespace math = compute::math;
+using compute::AskForShared;
 using compute::BFloat16;
 using compute::ChannelPieces;
 using compute::CublasMatMul;
 using compute::CublasMatMulSpec;
-using compute::CudaDevice;
-using compute::CudaDeviceOf;
-using compute::CudaStatus;
 using compute::DType;
 using compute::DynamicShared;
 using compute::Kernel;
@@ -175,19 +172,11 @@ class Backward {
     ASSIGN_OR_RETURN(Forward<T> forward, Forward<T>::Make(spec, kFirst, /*keep=*/true));
     Backward b(std::move(forward));
     const FactorizationGeometry& g = b.forward_.geometry();
-    CudaDevice& device = CudaDeviceOf(spec);
     b.loss_ = {static_cast<float>(spec.attrs().GetFloat("shift")), static_cast<float>(spec.attrs().GetFloat("limit"))};
     ScratchPlan& scratch = b.forward_.scratch();
     b.sums_at_ = scratch.Add(b.sums_.pieces * b.sums_.columns() * sizeof(float));
     b.shared_bytes_ = static_cast<int>(kWarps * b.sums_.columns() * sizeof(float));
-    const auto most_shared_bytes = static_cast<int>(device.properties().sharedMemPerBlockOptin);
-    if (b.shared_bytes_ > most_shared_bytes) {
-      return absl::UnimplementedError(
-          absl::StrCat(spec.node.op().name.text(), ": ", b.sums_.columns(), " columns before the rating are too many"));
-    }
-    RETURN_IF_ERROR(
-        CudaStatus(cudaFuncSetAttribute(Train<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared_bytes),
-                   "cudaFuncSetAttribute"));
+    RETURN_IF_ERROR(AskForShared(spec, Train<T>, b.shared_bytes_));
     const int num_layers = b.forward_.num_layers();
     if (num_layers == 0) return b;
     const int64_t samples = b.forward_.samples();

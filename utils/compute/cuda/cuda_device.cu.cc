@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cuda/cuda_status.h"
+#include "utils/compute/graph/op_def.h"
 
 namespace official::compute {
 namespace {
@@ -378,6 +379,22 @@ absl::StatusOr<cublasLtHandle_t> CudaDevice::cublas_lt() {
     CALL(cublasLtCreate(&cublas_lt_));
   }
   return cublas_lt_;
+}
+
+absl::Status AllowShared(const KernelSpec& spec, const void* kernel, int64_t bytes) {
+  constexpr int64_t kWithoutAsking = 48 << 10;
+  if (bytes <= kWithoutAsking) return absl::OkStatus();
+  const CudaDevice& device = CudaDeviceOf(spec);
+  const auto most = static_cast<int64_t>(device.properties().sharedMemPerBlockOptin);
+  if (bytes > most) {
+    return absl::UnimplementedError(absl::StrCat(spec.node.op().name.text(), " of ", spec.node.name(), " needs ", bytes,
+                                                 " bytes of shared memory in each block, ", device.name(), " (",
+                                                 device.Hardware(), ") has ", most,
+                                                 "; compute on a GPU that has more, or on CPUs"));
+  }
+  // All that there is: a program that needs less must not lower the limit of another one.
+  return CudaStatus(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most)),
+                    "cudaFuncSetAttribute");
 }
 
 }  // namespace official::compute

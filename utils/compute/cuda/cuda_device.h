@@ -115,4 +115,13 @@ class CudaDevice : public Device {
 // The device of a kernel of kind "cuda".
 inline CudaDevice& CudaDeviceOf(const KernelSpec& spec) { return static_cast<CudaDevice&>(spec.device); }
 
+// The part of AskForShared that does not depend on the kernel's type.
+absl::Status AllowShared(const KernelSpec& spec, const void* kernel, int64_t bytes);
+// Lets launches of `kernel`, which declares no shared memory of its own, give each block as many bytes of it as the GPU
+// has. Returns Unimplemented, with the op and both numbers, if that is less than the `bytes` that the op needs.
+template <typename F>
+absl::Status AskForShared(const KernelSpec& spec, F* kernel, int64_t bytes) {
+  return AllowShared(spec, reinterpret_cast<const void*>(kernel), bytes);
+}
+
 }  // namespace official::compute

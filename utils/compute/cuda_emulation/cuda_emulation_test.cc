@@ -493,6 +493,10 @@ TEST_CASE("Launches have limits") {
   REQUIRE(cudaFuncSetAttribute(DoNothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10) == cudaSuccess);
   CHECK_FALSE(refused(1, kThreads, 64 << 10));
   CHECK(cudaFuncSetAttribute(DoNothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 << 10) != cudaSuccess);
+  TheCard().block_shared_bytes = 64 << 10;
+  CHECK(cudaFuncSetAttribute(DoNothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 64 << 10) == cudaSuccess);
+  CHECK(cudaFuncSetAttribute(DoNothing, cudaFuncAttributeMaxDynamicSharedMemorySize, 65 << 10) != cudaSuccess);
+  TheCard() = {};
 }
 
 cudaStreamCaptureStatus StatusOf(cudaStream_t stream) {

@@ -9,6 +9,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -27,6 +28,14 @@ enum class Schedule {
 // is not set.
 Schedule CurrentSchedule();
 void SetSchedule(Schedule schedule);
+
+// The card that devices are, by default one of compute capability 9.0.
+struct Card {
+  int major = 9;                          // of the compute capability
+  size_t block_shared_bytes = 227 << 10;  // the most shared memory of a block
+};
+// That of all devices; for tests, before they make devices.
+Card& TheCard();
 
 // Runs all threads of a launch; returns what the kernel did wrong.
 std::optional<std::string> RunGrid(const cudaLaunchConfig_t& config, const KernelCall& call);

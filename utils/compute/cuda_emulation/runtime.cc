@@ -101,7 +101,7 @@ struct CUevent_st {
 namespace official::compute::cuda_emulation {
 namespace {
 
-constexpr size_t kMaxDynamicShared = 227 << 10, kDefaultDynamicShared = 48 << 10;  // of compute capability 9.0
+constexpr size_t kDefaultDynamicShared = 48 << 10;
 constexpr size_t kMaxParameterBytes = 32764;
 
 struct DeviceState {
@@ -280,6 +280,11 @@ WorkCounts WorkGiven() {
           .memsets = given(WorkKind::kMemset)};
 }
 
+Card& TheCard() {
+  static auto* const card = new Card;
+  return *card;
+}
+
 LibraryAlgorithms& TheAlgorithms() {
   static auto* const algorithms = new LibraryAlgorithms;
   return *algorithms;
@@ -318,7 +323,7 @@ cudaError_t Allocate(void** data, size_t bytes, bool pinned) {
 }
 
 cudaError_t AllowDynamicShared(const void* kernel, int bytes) {
-  if (bytes < 0 || static_cast<size_t>(bytes) > kMaxDynamicShared) {
+  if (bytes < 0 || static_cast<size_t>(bytes) > TheCard().block_shared_bytes) {
     return Return(cudaErrorInvalidValue, absl::StrFormat("%d bytes of shared memory", bytes));
   }
   Runtime& runtime = TheRuntime();
@@ -429,9 +434,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= NumDevices()) return Return(cudaErrorInvalidDevice, "there is no such device");
   *properties = {};
   std::strcpy(properties->name, "emulated GPU");
-  properties->major = 9;
+  properties->major = TheCard().major;
   properties->multiProcessorCount = 3;
-  properties->sharedMemPerBlockOptin = kMaxDynamicShared;
+  properties->sharedMemPerBlockOptin = TheCard().block_shared_bytes;
   properties->totalGlobalMem = kDeviceBytes;
   return Return(cudaSuccess);
 }

@@ -172,8 +172,8 @@ absl::StatusOr<Kernel> MakeAttentionGrad(const KernelSpec& spec) {
   }
   return WithChunks(g, [&]<int kChunks>(std::integral_constant<int, kChunks>) -> absl::StatusOr<Kernel> {
     constexpr int64_t kBytes = BackwardTiles<kChunks>::kFloats * sizeof(float);
-    RETURN_IF_ERROR(AskForShared(&KeyGradients<T, kChunks>, kBytes));
-    RETURN_IF_ERROR(AskForShared(&QueryGradients<T, kChunks>, kBytes));
+    RETURN_IF_ERROR(AskForShared(spec, &KeyGradients<T, kChunks>, kBytes));
+    RETURN_IF_ERROR(AskForShared(spec, &QueryGradients<T, kChunks>, kBytes));
     const DataError query_error = OffsetError(spec, "query", g.queries), key_error = OffsetError(spec, "key", g.keys);
     const int64_t count = g.queries * g.heads;
     Kernel kernel;

@@ -10,7 +10,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/cuda/cuda_device.h"
-#include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/ops/attention/geometry.h"
 
 namespace official::compute::attention_cuda {
@@ -178,14 +177,6 @@ absl::StatusOr<Kernel> WithChunks(const AttentionGeometry& g, F f) {
   if (columns <= 128) return f(std::integral_constant<int, 8>());
   return absl::UnimplementedError(
       absl::StrCat("attention on GPUs takes heads of up to 128 columns, got ", columns, "; try more heads"));
-}
-
-// More than the 48 KB of shared memory that a kernel has without asking.
-template <typename F>
-absl::Status AskForShared(F* kernel, int64_t bytes) {
-  return CudaStatus(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-                    "cudaFuncSetAttribute");
 }
 
 inline DataError OffsetError(const KernelSpec& spec, const char* what, int64_t rows) {

@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(kThreads)
            const int64_t* random_state, T* out_data, float* log_sums_data) {
   float* const shared = DynamicShared<float>();
   float *const q_tile = shared, *const k_tile = q_tile + kTile * kStride<kChunks>;
-  float *const v_tile = k_tile + kTile * kStride<kChunks>, *const weights = v_tile + kTile * kStride<kChunks>;
+  float *const v_tile = k_tile + kTile * kStride<kChunks>, *const weights = k_tile;
+  static_assert(kScoreStride <= kStride<kChunks>);
   const int tx = threadIdx.x % kSide, ty = threadIdx.x / kSide;
   const auto q = ColumnsOf(q_data, g, g.key_size), k = ColumnsOf(k_data, g, g.key_size);
   const auto v = ColumnsOf(v_data, g, g.value_size);
@@ -65,6 +66,7 @@ __global__ void __launch_bounds__(kThreads)
       __syncthreads();
       float scores[kPieces][kPieces];
       RowProducts<kChunks>(q_tile, k_tile, q.columns, scores);
+      __syncthreads();  // the weights take the place of the keys
 #pragma unroll
       for (int i = 0; i < kPieces; ++i) {
         const int row = query + ty + i * kSide;
@@ -117,8 +119,8 @@ absl::StatusOr<Kernel> MakeAttention(const KernelSpec& spec) {
     if (TakesMma(spec, g)) return MakeMmaAttention<T>(spec);
   }
   return WithChunks(g, [&]<int kChunks>(std::integral_constant<int, kChunks>) -> absl::StatusOr<Kernel> {
-    constexpr int64_t kBytes = (3 * kTile * kStride<kChunks> + kTile * kScoreStride) * sizeof(float);
-    RETURN_IF_ERROR(AskForShared(&Attend<T, kChunks>, kBytes));
+    constexpr int64_t kBytes = 3 * kTile * kStride<kChunks> * sizeof(float);
+    RETURN_IF_ERROR(AskForShared(spec, &Attend<T, kChunks>, kBytes));
     const DataError query_error = OffsetError(spec, "query", g.queries), key_error = OffsetError(spec, "key", g.keys);
     return Kernel{[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
       const Offsets offsets = {args.input<int32_t>(attention::kQOffsets), args.input<int32_t>(attention::kKOffsets),

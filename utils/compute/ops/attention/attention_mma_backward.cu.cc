@@ -317,7 +317,7 @@ absl::StatusOr<Kernel> MakeMmaAttentionGrad(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
   return WithChunks(g, [&]<int kChunks>(std::integral_constant<int, kChunks>) -> absl::StatusOr<Kernel> {
     constexpr int64_t kBytes = Tiles<T, kChunks>::kBytes;
-    RETURN_IF_ERROR(AskForShared(&AttendGradMma<T, kChunks>, kBytes));
+    RETURN_IF_ERROR(AskForShared(spec, &AttendGradMma<T, kChunks>, kBytes));
     const DataError query_error = OffsetError(spec, "query", g.queries), key_error = OffsetError(spec, "key", g.keys);
     Kernel kernel;
     kernel.scratch_bytes = g.queries * g.heads * g.key_size * static_cast<int64_t>(sizeof(float));

@@ -163,7 +163,7 @@ absl::StatusOr<Kernel> MakeMmaAttention(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
   return WithChunks(g, [&]<int kChunks>(std::integral_constant<int, kChunks>) -> absl::StatusOr<Kernel> {
     constexpr int64_t kBytes = 3 * kMmaTile<kChunks> * sizeof(T);
-    RETURN_IF_ERROR(AskForShared(&AttendMma<T, kChunks>, kBytes));
+    RETURN_IF_ERROR(AskForShared(spec, &AttendMma<T, kChunks>, kBytes));
     const DataError query_error = OffsetError(spec, "query", g.queries), key_error = OffsetError(spec, "key", g.keys);
     return Kernel{[=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) {
       const Offsets offsets = {args.input<int32_t>(attention::kQOffsets), args.input<int32_t>(attention::kKOffsets),

@@ -317,10 +317,7 @@ absl::StatusOr<Kernel> MakeInterpreter(const KernelSpec& spec) {
   const size_t shared_bytes = num_slots * kThreads * sizeof(Elements<T>);
   const int64_t num_blocks = (program->count + kThreads * kElements - 1) / (kThreads * kElements);
   const auto kernel = program->count < (int64_t{1} << 31) ? RunProgram<T, uint32_t> : RunProgram<T, int64_t>;
-  // More than 48 KiB, for long programs of 64-bit integers, must be asked for.
-  RETURN_IF_ERROR(CudaStatus(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                  kMaxValues * kThreads * sizeof(Elements<T>)),
-                             "cudaFuncSetAttribute"));
+  RETURN_IF_ERROR(AskForShared(spec, kernel, static_cast<int64_t>(shared_bytes)));
   Kernel result;
   result.scratch_bytes = scratch_bytes;
   result.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
