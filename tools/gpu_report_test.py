@@ -1,10 +1,14 @@
-"""The goals of GPUs name what tools/bench knows, and their report says what was measured, and of the rest why not."""
+"""The goals of GPUs name what tools/bench knows, and their report says what was measured, and of the rest why not.
+
+run.sh keeps all that its tests print, of which the names of those that failed are the last.
+"""
 
 import contextlib
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,6 +88,33 @@ class GpuReportTest(unittest.TestCase):
         for line in text.splitlines():
             if line.startswith("| "):
                 self.assertIn(line.count(" | "), (3, 5), line)
+
+    def archive(self) -> Path:
+        """An archive as tools/pack_gpu makes it, with scripts for its programs and two tests, of which one fails."""
+        root = self.folder.resolve() / "gpu_pack"
+        shutil.copytree(GPU, root / "tools/gpu")
+        shutil.copy(GPU / "run.sh", root)
+        (root / "bin").mkdir()
+        lines = "for i in 1 2 3; do echo $0 prints $i; echo $0 warns of $i >&2; done; "
+        record = "echo Add cuda float32 forward 0 >>$OP_TEST_RECORD; "
+        scripts = {"add_test": lines + record, "sub_test": lines + record + "exit 1", "mnist_main": "", "op_table": ""}
+        files = {root / "find_cuda_libraries": "", **{root / "bin" / name: text for name, text in scripts.items()}}
+        for file, script in files.items():
+            file.write_text(f"#!/usr/bin/env bash\n{script}\n")
+            file.chmod(0o755)
+        (root / "op_tests.txt").write_text("add_test\nsub_test\n")
+        return root
+
+    def test_failed_op_test(self) -> None:
+        root, out = self.archive(), self.folder / "out"
+        done = subprocess.run([root / "run.sh", out, "op_tests"], capture_output=True, text=True, timeout=DEADLINE)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        text = (out / "op_tests.txt").read_text()
+        for test in "add_test", "sub_test":
+            for i in 1, 2, 3:
+                for what in "prints", "warns of":
+                    self.assertEqual(text.count(f"{root}/bin/{test} {what} {i}\n"), 1, text)
+        self.assertEqual(text.count("failed: sub_test\n"), 2, text)
 
     def test_list(self) -> None:
         output = io.StringIO()
