@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -110,6 +111,23 @@ testing::OpCase FusedCase(const Case& s, const std::string& activation) {
 TEST_CASE("FusedMatMul adds the bias and cuts at zero") {
   testing::CheckForward(FusedCase({1, 7, 20, 19}, ""));
   testing::CheckForward(FusedCase({1, 7, 20, 19}, "Relu"));
+}
+
+// On CPUs, oneDNN's ReLU makes zeros of NaN.
+TEST_CASE("NaN passes through the ReLU of a product, but on CPUs") {
+  const DType dtype = GENERATE(from_range(StorageTypes()));
+  testing::OpCase test = FusedCase({1, 8, 16, 24}, "Relu");
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+  test.inputs[0].data<float>()[1 * 16 + 5] = kNaN;
+  test.inputs[2].data<float>()[3] = kNaN;
+  for (Tensor& input : test.inputs) input = input.CastTo(dtype);
+  for (const std::string& kind : testing::KindsUnderTest()) {
+    if (kind == "cpu") continue;
+    CAPTURE(kind, DTypeName(dtype));
+    const Doubles y = testing::ToDoubles(testing::RunOn(kind, test.inputs, test.build)[0]);
+    REQUIRE(y.size() == 8 * 24);
+    for (size_t i = 0; i < y.size(); ++i) CHECK(std::isnan(y[i]) == (i / 24 == 1 || i % 24 == 3));
+  }
 }
 
 TEST_CASE("One matrix multiplies a whole batch") {
