@@ -55,8 +55,8 @@ absl::StatusOr<int> FastestOnStream(cudaStream_t stream, int count, absl::Functi
     }
   }
   if (best) return *best;
-  return absl::InternalError(
-      absl::StrCat("none of ", count, " algorithms ran; the first says: ", first_failure.message()));
+  return absl::Status(first_failure.code(),
+                      absl::StrCat("none of ", count, " algorithms ran; the first says: ", first_failure.message()));
 }
 
 }  // namespace official::compute

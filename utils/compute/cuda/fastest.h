@@ -14,7 +14,7 @@ absl::StatusOr<float> TimeOnStream(cudaStream_t stream, absl::FunctionRef<absl::
 
 // Returns the number of the fastest of algorithms 0 to count - 1, where run(i) gives the stream one run of algorithm i.
 // Each runs once to set itself up, then once more, and twice more unless that shows it to be far slower than the best.
-// Those whose runs fail are left out; Internal if all do. Waits for the stream.
+// Those whose runs fail are left out; the error has the code of the first if all do. Waits for the stream.
 absl::StatusOr<int> FastestOnStream(cudaStream_t stream, int count, absl::FunctionRef<absl::Status(int)> run);
 
 }  // namespace official::compute
