@@ -97,7 +97,7 @@ absl::Status CudaPeerStreams::Init(absl::Span<Device* const> devices) {
     ASSIGN_OR_RETURN(peer.stream, MakeUrgentStream());
     ASSIGN_OR_RETURN(peer.reached, MakeEvent());
   }
-  // Where two GPUs cannot reach each other's memory, their copies go through the host's.
+  // Where a GPU cannot reach another's memory, or reaches that of as many as it can, copies go through the host's.
   for (const Peer& to : peers_) {
     to.device->MakeCurrent();
     for (const Peer& from : peers_) {
@@ -107,7 +107,7 @@ absl::Status CudaPeerStreams::Init(absl::Span<Device* const> devices) {
                                  "cudaDeviceCanAccessPeer"));
       if (!can) continue;
       const cudaError_t error = cudaDeviceEnablePeerAccess(from.device->ordinal(), 0);
-      if (error == cudaErrorPeerAccessAlreadyEnabled) {
+      if (error == cudaErrorPeerAccessAlreadyEnabled || error == cudaErrorTooManyPeers) {
         cudaGetLastError();  // or it would be the next launch's
       } else {
         RETURN_IF_ERROR(CudaStatus(error, "cudaDeviceEnablePeerAccess"));

@@ -33,6 +33,7 @@ void SetSchedule(Schedule schedule);
 struct Card {
   int major = 9;                          // of the compute capability
   size_t block_shared_bytes = 227 << 10;  // the most shared memory of a block
+  size_t max_peers = 8;                   // devices whose memory its kernels may access at the same time
 };
 // That of all devices; for tests, before they make devices.
 Card& TheCard();

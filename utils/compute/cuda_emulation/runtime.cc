@@ -405,6 +405,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "not ready";
     case cudaErrorPeerAccessAlreadyEnabled:
       return "the peer's memory can be accessed already";
+    case cudaErrorTooManyPeers:
+      return "the memory of too many peers can be accessed already";
     case cudaErrorStreamCaptureUnsupported:
       return "not allowed while a stream records";
     case cudaErrorStreamCaptureInvalidated:
@@ -460,13 +462,20 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   if (peer < 0 || peer >= NumDevices() || peer == current_device || flags != 0) {
     return Return(cudaErrorInvalidDevice, "no peer");
   }
-  bool is_new = false;
+  cudaError_t error = cudaSuccess;
   {
     Runtime& runtime = TheRuntime();
     const std::lock_guard<std::mutex> lock(runtime.mutex);
-    is_new = runtime.devices[current_device].peers.insert(peer).second;
+    std::set<int>& peers = runtime.devices[current_device].peers;
+    if (peers.count(peer) > 0) {
+      error = cudaErrorPeerAccessAlreadyEnabled;
+    } else if (peers.size() >= TheCard().max_peers) {
+      error = cudaErrorTooManyPeers;
+    } else {
+      peers.insert(peer);
+    }
   }
-  return Return(is_new ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled);
+  return Return(error);
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = 0;

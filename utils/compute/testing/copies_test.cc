@@ -1,4 +1,4 @@
-// How feeds and values are copied between the host and a device, on emulated devices.
+// How feeds and values are copied between the host and a device, or between two devices, on emulated devices.
 
 #include <catch2/catch.hpp>
 #include <cstdint>
@@ -6,8 +6,10 @@
 #include <memory>
 #include <vector>
 
+#include "utils/compute/cuda_emulation/grid.h"
 #include "utils/compute/cuda_emulation/stream_work.h"
 #include "utils/compute/kernel/device.h"
+#include "utils/compute/kernel/peer_streams.h"
 
 namespace official::compute {
 namespace {
@@ -66,6 +68,35 @@ TEST_CASE("A HostBuffer holds the value of the time at which its copy began") {
   std::memcpy(&copied, buffers[0]->Wait().value(), sizeof(copied));
   CHECK(copied == 3);
   REQUIRE(buffers[1]->StartCopy(value.get()).ok());
+}
+
+TEST_CASE("Devices copy to each other, also where no more peers may access their memory") {
+  cuda_emulation::TheCard().max_peers = GENERATE(0, 8);
+  std::vector<std::unique_ptr<Device>> owned;
+  std::vector<Device*> devices;
+  std::vector<float*> data;
+  std::vector<std::shared_ptr<void>> memory;
+  for (const int index : {0, 1}) {
+    devices.push_back(owned.emplace_back(MakeDevice(kCudaKind, {.index = index}).value()).get());
+    data.push_back(static_cast<float*>(memory.emplace_back(devices[index]->Allocate(sizeof(float)).value()).get()));
+  }
+  const auto made = FindDeviceKind(kCudaKind)->make_peer_streams(devices);
+  INFO(made.status());
+  REQUIRE(made.ok());
+  PeerStreams& streams = **made;
+  const float sent = 3;
+  REQUIRE(devices[1]->CopyToDevice(data[1], &sent, sizeof(sent)).ok());
+  for (const int rank : {0, 1}) {
+    REQUIRE(streams.Mark(rank, 0).ok());
+    REQUIRE(streams.WaitForMark(rank, 0).ok());
+  }
+  REQUIRE(streams.WaitForPeer(0, 1).ok());
+  REQUIRE(streams.Copy(0, data[0], 1, data[1], 1).ok());
+  REQUIRE(streams.Join(0).ok());
+  float arrived = 0;
+  REQUIRE(devices[0]->CopyToHost(&arrived, data[0], sizeof(arrived)).ok());
+  CHECK(arrived == sent);
+  cuda_emulation::TheCard() = {};
 }
 
 }  // namespace
