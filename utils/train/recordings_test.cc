@@ -1,5 +1,7 @@
-// What replicas do with recordings of their programs: either all replay theirs, or none does.
+// What replicas do with recordings of their programs: either all replay theirs, or none does. And that devices that sum
+// together finish their runs before a program is compiled.
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <memory>
 #include <string>
@@ -21,6 +23,8 @@ using compute::Tensor;
 struct Calls {
   int recorded = 0, refused = 0, replayed = 0;
 } calls;
+
+std::atomic<int> num_waits = 0;  // of both devices
 
 class NoReplay : public compute::Recording {
  public:
@@ -48,7 +52,10 @@ class RecorderDevice : public compute::Device {
     return cpu_->CopyToHost(host, device, bytes);
   }
   void MakeCurrent() override { cpu_->MakeCurrent(); }
-  absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status Synchronize() override {
+    ++num_waits;
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::unique_ptr<compute::Recording>> Record(absl::FunctionRef<absl::Status()> run) override {
     if (absl::EndsWith(name_, ":1")) {
       ++calls.refused;
@@ -77,6 +84,7 @@ void RegisterRecorders() {
   }();
   REQUIRE(once);
   calls = {};
+  num_waits = 0;
 }
 
 // The status of a training of six steps on two recorders; with `w`, the weights afterwards.
@@ -116,6 +124,11 @@ TEST_CASE("Where recordings must be made, a replica that cannot ends the trainin
   INFO(status);
   CHECK_THAT(std::string(status.message()), Catch::Contains("no recordings here"));
   CHECK(calls.replayed == 0);
+}
+
+TEST_CASE("Devices that sum together wait for their runs before the program of a step is compiled") {
+  REQUIRE(Train(compute::Recordings::kOff).ok());
+  CHECK(num_waits == 2);
 }
 
 }  // namespace

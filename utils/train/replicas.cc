@@ -134,6 +134,8 @@ absl::Status Replicas::Compile(Mode mode, std::vector<Compiled>& programs) {
                                               : mode == Mode::kEval ? "preparing the evaluation"
                                                                     : "preparing the prediction"});
   RETURN_IF_ERROR(strategy_.Run([&](int r) -> absl::Status {
+    // What follows may wait for the device, where nobody sees that the sums of its last runs no longer come.
+    if (strategy_.device(r).communicator() != nullptr) RETURN_IF_ERROR(strategy_.device(r).Synchronize());
     if (r >= static_cast<int>(programs.size()) || programs[r].model == nullptr) return absl::OkStatus();
     const BuiltModel& model = *programs[r].model;
     if (mode == Mode::kEval && !model.has_examples) return absl::OkStatus();

@@ -139,7 +139,8 @@ class Replicas {
   absl::Status CompileChecksums();
   // Returns those of each of the job's replicas, one after the other.
   absl::StatusOr<std::vector<int64_t>> ChecksumsOfAll();
-  // Compiles the programs of the replicas that have a model, but no program yet, all at the same time.
+  // Compiles the programs of the replicas that have a model, but no program yet, all at the same time, after the runs
+  // that devices with a communicator were given.
   absl::Status Compile(Mode mode, std::vector<Compiled>& programs);
   // The same with the chief's choices of algorithms, also for shares that it does not hold: all workers must choose the
   // same, and a run that goes on with others, too.
