@@ -38,9 +38,12 @@ namespace official::transformer {
 namespace {
 
 absl::StatusOr<ModelParams> ParamsFromFlags() {
-  const bool multi_gpu =
-      misc::AskForSeveralGpus(flags::FromFlags<flags::BaseConfig>().num_gpus,
-                              flags::FromFlags<flags::PerformanceConfig>().devices, misc::CountVisibleGpus);
+  const auto count_gpus = [] {
+    misc::LoadKernelsAtOnce();
+    return misc::CountVisibleGpus();
+  };
+  const bool multi_gpu = misc::AskForSeveralGpus(flags::FromFlags<flags::BaseConfig>().num_gpus,
+                                                 flags::FromFlags<flags::PerformanceConfig>().devices, count_gpus);
   ASSIGN_OR_RETURN(ModelParams params, ParamsOf(absl::GetFlag(FLAGS_param_set), multi_gpu));
   RETURN_IF_ERROR(OverrideParams(absl::GetFlag(FLAGS_params_override), &params));
   return params;

@@ -6,6 +6,9 @@
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/distribute/cluster/cluster_spec.h"
@@ -399,6 +402,30 @@ TEST_CASE("Certificates can be given instead of a secret, and need all of their 
   CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_key=", key, " can be used by others; ")));
   REQUIRE(chmod(key.c_str(), 0600) == 0);
   CHECK_THAT(refused(), StartsWith(absl::StrCat("--tls_cert=", cert, " has no certificate in PEM ")));
+}
+
+TEST_CASE("CUDA loads kernels at once where GPUs sum together, unless the environment says otherwise") {
+  const auto loading = [](int num_gpus, int num_workers, std::optional<std::string> devices = std::nullopt) {
+    Config config;
+    config.base.num_gpus = num_gpus;
+    config.performance.devices = std::move(devices);
+    unsetenv("CUDA_MODULE_LOADING");
+    DevicesFor(config, num_workers).status().IgnoreError();  // there may be no such GPUs
+    const char* const value = std::getenv("CUDA_MODULE_LOADING");
+    return std::string(value == nullptr ? "" : value);
+  };
+  CHECK(loading(/*num_gpus=*/1, /*num_workers=*/1).empty());
+  CHECK(loading(0, 2).empty());
+  CHECK(loading(2, 1) == "EAGER");
+  CHECK(loading(-1, 1) == "EAGER");
+  CHECK(loading(1, 2) == "EAGER");
+  CHECK(loading(1, 1, "gpu:0,gpu:1") == "EAGER");
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  Config config;
+  config.base.num_gpus = 2;
+  DevicesFor(config).status().IgnoreError();
+  CHECK(std::string(std::getenv("CUDA_MODULE_LOADING")) == "LAZY");
+  unsetenv("CUDA_MODULE_LOADING");
 }
 
 TEST_CASE("Replicas are at least as many as workers, and as their devices where those are counted") {

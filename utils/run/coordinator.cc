@@ -7,6 +7,7 @@
 #include "utils/flags/shared_groups.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
+#include "utils/misc/gpu_count.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
 #include "utils/run/usable_gpus.h"
@@ -33,6 +34,7 @@ absl::StatusOr<Devices> DevicesOfWorkers(const Config& config) {
 
 // InvalidArgument if GPUs are wanted that are not there.
 absl::Status FindGpus(const Devices& wanted) {
+  if (wanted.kind != "cpu" && wanted.num_replicas > 1) misc::LoadKernelsAtOnce();
   return misc::GetNumGpus(wanted.kind == "cpu" ? 0 : wanted.num_replicas, UsableGpus).status();
 }
 

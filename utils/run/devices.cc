@@ -11,6 +11,7 @@
 #include "utils/compute/pjrt/pjrt_kind.h"
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
+#include "utils/misc/gpu_count.h"
 #include "utils/run/pjrt_plugin.h"
 #include "utils/run/server_flags.h"
 #include "utils/run/usable_gpus.h"
@@ -90,6 +91,13 @@ absl::StatusOr<int> NumReplicas(const Config& config, int num_workers, int num_g
                             num_workers == 1 ? " worker" : " workers", "; leave one of the two out"));
 }
 
+// Returns true if several GPUs may sum together, of this process or of several; those of --num_gpus=-1 are not counted.
+bool MaySumOnGpus(const Config& config, int num_workers) {
+  if (config.base.num_gpus == 0) return false;
+  return num_workers > 1 || misc::AskForSeveralGpus(config.base.num_gpus, config.performance.devices,
+                                                    [] { return misc::VisibleGpus{.count = 2}; });
+}
+
 // What messages call replicas of these.
 const char* NameOfReplicas(const Devices& devices, int num_workers) {
   return num_workers > 1 ? "replicas" : devices.kind == "cpu" ? "CPU devices" : "GPUs";
@@ -98,6 +106,7 @@ const char* NameOfReplicas(const Devices& devices, int num_workers) {
 }  // namespace
 
 absl::StatusOr<Devices> ReplicasFor(const Config& config, int num_workers, int num_servers) {
+  if (MaySumOnGpus(config, num_workers)) misc::LoadKernelsAtOnce();
   ASSIGN_OR_RETURN(const misc::NamedDevices wanted, WantedDevices(config));
   const auto num_devices = static_cast<int>(wanted.indices.size());
   const int num_gpus = wanted.are_gpus ? num_devices : 0;
