@@ -1,7 +1,6 @@
 // Fusions that end in convolution ops: bias and ReLU behind a convolution, and the gradients of filters and bias, which
 // both read the whole output gradient.
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -40,34 +39,31 @@ Outputs FuseForward(const Node& node, RewriteContext& context) {
 }
 
 // Conv2DBackpropFilter(x, dy) and BiasAddGrad(dy) become one node when the first of the two is visited; the second one
-// then takes its output of that node.
+// then takes its output of that node. Where several convolutions have the same dy, only the first filter gradient and
+// the first bias gradient are a pair.
 Outputs FuseFilterGradient(const Node& node, RewriteContext& context) {
   const bool is_filter = node.Is(op::Conv2DBackpropFilter);
   if (!is_filter && !node.Is(op::BiasAddGrad)) return std::nullopt;
-  const auto dy_of = [](const Node& gradient) {
-    return gradient.Is(op::Conv2DBackpropFilter) ? gradient.input(backprop_filter::kDy) : gradient.input(0);
-  };
-  const Value dy = dy_of(node);
+  const Value dy = is_filter ? node.input(backprop_filter::kDy) : node.input(0);
   if (!context.DeviceHasKernel(op::FusedConv2DBackpropFilter, dy.dtype())) return std::nullopt;
-  const auto is_partner = [&](const Node& other) {
-    return other.Is(is_filter ? op::BiasAddGrad : op::Conv2DBackpropFilter) && dy_of(other) == dy &&
-           context.UseCount(other.output(0)) > 0;
-  };
-  const auto& nodes = node.graph().nodes();
-  const auto partner =
-      std::find_if(nodes.begin() + dy.node()->id(), nodes.end(), [&](const auto& other) { return is_partner(*other); });
-  if (partner == nodes.end()) return std::nullopt;
-  const Node& filter = is_filter ? node : **partner;
+  const Node *filter = nullptr, *bias = nullptr;
+  for (const Node* reader : context.Readers(dy)) {
+    const bool reads_dy = reader->Is(op::Conv2DBackpropFilter) && reader->input(backprop_filter::kDy) == dy;
+    if (filter == nullptr && reads_dy) filter = reader;
+    if (bias == nullptr && reader->Is(op::BiasAddGrad)) bias = reader;
+  }
+  if (filter == nullptr || bias == nullptr || &node != (is_filter ? filter : bias)) return std::nullopt;
   const int output = is_filter ? backprop_filter::kFilterGradient : backprop_filter::kBiasGradient;
-  if ((*partner)->id() < node.id()) {
-    Node* const fused = context.Mapped((*partner)->output(0)).node();
+  const Node& partner = is_filter ? *bias : *filter;
+  if (partner.id() < node.id()) {
+    Node* const fused = context.Mapped(partner.output(0)).node();
     if (!fused->Is(op::FusedConv2DBackpropFilter)) return std::nullopt;
     return std::vector<Value>{fused->output(output)};
   }
-  const Value images = filter.input(backprop_filter::kImages);
+  const Value images = filter->input(backprop_filter::kImages);
   if (images.node()->id() > node.id()) return std::nullopt;  // they do not exist yet
   Node* const fused = context.graph().AddNode(op::FusedConv2DBackpropFilter,
-                                              {context.Mapped(images), context.Mapped(dy)}, filter.attrs());
+                                              {context.Mapped(images), context.Mapped(dy)}, filter->attrs());
   return std::vector<Value>{OutputOf(fused, output)};
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "utils/compute/ops/conv/conv.h"
@@ -12,7 +13,10 @@ using testing::Doubles;
 using Build = std::function<std::vector<Value>(absl::Span<const Value>)>;
 
 const std::vector<Tensor> kInputs = {testing::RandomTensor({2, 6, 5, 3}, 1), testing::RandomTensor({3, 3, 3, 16}, 2),
-                                     testing::RandomTensor({16}, 3), testing::RandomTensor({2, 6, 5, 16}, 4)};
+                                     testing::RandomTensor({16}, 3), testing::RandomTensor({2, 6, 5, 16}, 4),
+                                     // Images, filters of two sizes and bias of another convolution.
+                                     testing::RandomTensor({2, 6, 5, 3}, 5), testing::RandomTensor({3, 3, 3, 16}, 6),
+                                     testing::RandomTensor({1, 1, 3, 16}, 7), testing::RandomTensor({16}, 8)};
 
 // The ops that are left of the program, whose results must be those of the program without fusion.
 std::vector<OpName> Fused(const Build& build) {
@@ -70,6 +74,22 @@ TEST_CASE("The gradients of filters and bias come from one kernel") {
   // Without the bias's gradient there is nothing to fuse.
   CHECK(Fused([=](auto in) { return gradients(in, {in[1]}); }) ==
         Ops{op::FusedConv2D, op::ReluGrad, op::Conv2DBackpropFilter});
+}
+
+// Add gives the gradient of its output to both convolutions.
+TEST_CASE("Of convolutions with the same output gradient only one gets it from a kernel with a bias") {
+  const int filters = GENERATE(5, 6);
+  const bool both_have_a_bias = GENERATE(false, true);
+  CAPTURE(filters, both_have_a_bias);
+  const Ops ops = Fused([=](auto in) {
+    const Value a = BiasAdd(Conv2D(in[0], in[1]), in[2]), b = Conv2D(in[4], in[filters]);
+    const std::vector<Value> y = {Add(a, both_have_a_bias ? BiasAdd(b, in[7]) : b)}, seeds = {in[3]};
+    std::vector<Value> xs = {in[1], in[2], in[filters]};
+    if (both_have_a_bias) xs.push_back(in[7]);
+    return Gradients(y, seeds, xs);
+  });
+  CHECK(std::count(ops.begin(), ops.end(), op::FusedConv2DBackpropFilter) == 1);
+  CHECK(std::count(ops.begin(), ops.end(), op::Conv2DBackpropFilter) == 1);
 }
 
 }  // namespace
