@@ -283,6 +283,25 @@ TEST_CASE("A variable that is not a number makes the loss none") {
   }
 }
 
+TEST_CASE("A variable that is not a number makes the scores none") {
+  const Sizes& sizes = kSizes[0];
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  const std::vector<Tensor> inputs =
+      Join({RandomInts({5}, 1, kUsers), RandomInts({5, 33}, 2, kItems)}, NetworkTensors(sizes));
+  for (size_t i = 2; i < inputs.size(); ++i) {
+    std::vector<Tensor> spoilt = inputs;
+    spoilt[i] = Tensor(DType::kFloat32, inputs[i].shape());
+    std::fill_n(spoilt[i].data<float>(), inputs[i].num_elements(), std::numeric_limits<float>::quiet_NaN());
+    const Tensor scores = testing::RunOnCpu(spoilt, [&](absl::Span<const Value> in) {
+      NeuralFactorization network = NetworkOf(sizes, in.subspan(2));
+      network.dtype = dtype;
+      return std::vector<Value>{NeuralFactorizationScores(network, in[0], in[1])};
+    })[0];
+    CAPTURE(dtype, i);
+    for (int64_t s = 0; s < scores.num_elements(); ++s) REQUIRE(std::isnan(scores.data<float>()[s]));
+  }
+}
+
 TEST_CASE("The number of threads changes no bit of loss and gradients") {
   const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
   const std::vector<Tensor> want = LossAndGradients({.dtype = dtype, .parts = 4});

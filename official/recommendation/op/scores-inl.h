@@ -6,6 +6,9 @@ constexpr int kMaxVecs = 2;
 // Sums fill the registers except for the weights and a broadcast.
 constexpr int kMaxRows = (kRegisters - kMaxVecs - 1) / kMaxVecs;
 
+// ReLU; NaN stays NaN.
+OFFICIAL_VEC_INLINE Vec Rectified(Vec x) { return Select(Greater(Zero(), x), Zero(), x); }
+
 struct DenseArgs {
   const float* in;  // a tile, in blocks of columns
   int64_t depth;    // a multiple of kBlock
@@ -43,7 +46,7 @@ void DenseTile(const DenseArgs& d) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVecs; ++v) {
       Vec y = sum[r][v];
-      if (d.relu) y = KeepIf(Greater(y, Zero()), y);
+      if (d.relu) y = Rectified(y);
       if (d.rounded) y = RoundToBFloat16(y);
       Store(d.out + r * d.row_stride + v * d.vec_stride, y);
     }
@@ -142,7 +145,7 @@ void ScoreTile(const Network& net, const int32_t* items, int64_t rows, const Til
         _mm_prefetch(reinterpret_cast<const char*>(soon + c), _MM_HINT_T0);
 #pragma GCC unroll 2
         for (int64_t i = c; i < c + kBlock; i += kLanes) {
-          const Vec sum = Add(Load(of_item + i), Load(t.of_user + i)), x = KeepIf(Greater(sum, Zero()), sum);
+          const Vec sum = Add(Load(of_item + i), Load(t.of_user + i)), x = Rectified(sum);
           Store(t.inputs[0] + c * kTile + r * kBlock + i - c, rounded ? RoundToBFloat16(x) : x);
         }
       }
