@@ -56,7 +56,8 @@ struct FactorizationLoss {
 // InvalidArgument if a number is outside the tables. No gradient.
 //
 // `enough` is for ranking the first item among the others: as soon as that many other items of a user have scores that
-// are not less than the first's, the scores that are not computed yet may be left at infinity. 0: all are computed.
+// are not less than the first's, the scores that are not computed yet may be set to the largest finite float. 0: all
+// are computed.
 compute::Value NeuralFactorizationScores(const NeuralFactorization& network, compute::Value users, compute::Value items,
                                          int enough = 0);
 

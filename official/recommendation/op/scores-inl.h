@@ -189,7 +189,7 @@ void ScoreUser(const Network& net, int64_t user, const int32_t* items, int64_t c
       if (std::find(t.ahead, t.ahead + ahead, items[c]) == t.ahead + ahead) t.ahead[ahead++] = items[c];
     }
     if (net.enough == 0 || ahead < net.enough) continue;
-    std::fill(scores + tile.end, scores + candidates, std::numeric_limits<float>::infinity());
+    std::fill(scores + tile.end, scores + candidates, std::numeric_limits<float>::max());
     return;
   }
 }
