@@ -205,6 +205,24 @@ TEST_CASE("A loss that is not finite with variables that are is an error, which 
   CHECK(estimator->Evaluate(Input(1), 2).ok());
 }
 
+TEST_CASE("A metric's sum that is not finite because of the batch is not named as the first such tensor") {
+  Model model = Line();
+  model.model_fn = [line = Line()](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    ASSIGN_OR_RETURN(ModelSpec spec, line.model_fn(in));
+    spec.metrics = {{"error", spec.loss, in.graph.Constant(Tensor::Scalar(1.0f))}};
+    return spec;
+  };
+  const int num_replicas = GENERATE(1, 2);
+  auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 2}).value();
+  const auto estimator = Estimator::Create(model, Config(), std::move(strategy)).value();
+  REQUIRE(estimator->Train(Input(1), 3, {}).ok());
+  const absl::Status status = estimator->Evaluate(Input(1e30f), 2).status();  // its square is infinite
+  CHECK(status.code() == absl::StatusCode::kInternal);
+  CHECK_THAT(std::string(status.message()),
+             Contains("the loss of the evaluation is not finite: the first tensor that is not finite is ") &&
+                 !Contains("_local/"));
+}
+
 TEST_CASE("Evaluation does not wait for each batch, gives the same numbers and names the batch's first bad tensor") {
   const int num_replicas = GENERATE(1, 2);
   const auto on_cpu = MakeEstimator(Config(), num_replicas);

@@ -253,6 +253,8 @@ absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const Input
 
 absl::Status ExplainNonFinite(absl::string_view what, CheckpointedModel& model, ReplicatedProgram& program) {
   absl::Status found = model.CheckFinite(*program.model().graph);
+  // Sums that are not finite are a consequence.
+  if (found.ok()) found = model.replicas().ResetSums();
   if (found.ok()) {
     found = model.strategy().Run([&](int r) -> absl::Status {
       if (r >= static_cast<int>(program.replicas.size())) return absl::OkStatus();

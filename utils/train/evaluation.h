@@ -19,7 +19,7 @@ absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const Input
                                            std::optional<int64_t> max_steps, EvalLoss eval_loss);
 
 // Returns the error for a `what` ("the loss") that is not finite in the last run of a program, which changes no
-// variables but sums: computes it again to name the first tensor that is not.
+// variables but sums: sets these to 0 and computes it again to name the first tensor that is not.
 absl::Status ExplainNonFinite(absl::string_view what, CheckpointedModel& model, ReplicatedProgram& program);
 
 }  // namespace official::train
