@@ -106,8 +106,12 @@ Node* Graph::AddNode(OpName op, absl::Span<const Value> inputs, Attrs attrs, abs
 }
 
 std::string Graph::UniqueName(absl::string_view base) {
-  const int count = name_counts_[std::string(base)]++;
-  return count == 0 ? std::string(base) : absl::StrCat(base, "_", count);
+  for (;;) {
+    const int count = name_counts_[std::string(base)]++;
+    if (count == 0) return std::string(base);
+    std::string name = absl::StrCat(base, "_", count);
+    if (name_counts_.try_emplace(name, 1).second) return name;
+  }
 }
 
 Node* ApplyNode(OpName op, absl::Span<const Value> inputs, Attrs attrs) {

@@ -22,6 +22,16 @@ TEST_CASE("Types are known while building, and names are unique") {
   CHECK(Add(x, y).node()->name() != Add(x, y).node()->name());
 }
 
+TEST_CASE("A number is added to a name until no other node has it") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2}});
+  const Value variable = graph.Variable({"Tanh_1", x.type(), Initializer::Zeros()});
+  CHECK(variable.node()->name() == "Tanh_1");
+  CHECK(Tanh(x).node()->name() == "Tanh");
+  CHECK(Tanh(x).node()->name() == "Tanh_2");
+  CHECK(Tanh(x).node()->name() == "Tanh_3");
+}
+
 TEST_CASE("The first error sticks; what is made from it is invalid") {
   Graph graph;
   const Value x = graph.Input("x", {DType::kFloat32, {2}});
@@ -43,8 +53,8 @@ TEST_CASE("A variable is declared once; again with another type is an error") {
 TEST_CASE("A variable with the name of another node is an error") {
   Graph graph;
   const Value x = graph.Input("features", {DType::kFloat32, {2}});
-  Add(x, x);
-  const char* const name = GENERATE("features", "Add");
+  Add(Add(x, x), x);
+  const char* const name = GENERATE("features", "Add", "Add_1");
   CHECK(!graph.Variable({name, {DType::kFloat32, {2}}, Initializer::Zeros()}));
   CHECK(graph.status() ==
         absl::InvalidArgumentError(absl::StrCat(
