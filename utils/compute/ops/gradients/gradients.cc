@@ -4,6 +4,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
@@ -80,6 +81,20 @@ Value UndoBroadcast(const Node& node, int i, Value gradient) {
   return Reshape(sum, {shape.dims().begin(), shape.dims().end()});
 }
 
+// Unimplemented if a gradient that reaches `node`, whose op has none, would flow on to an input that depends on what is
+// differentiated. Only floats have gradients; that of Sign is 0.
+absl::Status CheckNoPathEnds(const Node& node, const absl::flat_hash_set<const Node*>& on_path) {
+  if (node.Is(op::Sign)) return absl::OkStatus();
+  for (const Value& input : node.inputs()) {
+    if (!IsFloating(input.dtype()) || !on_path.contains(input.node())) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("the op ", node.op().name.text(), " (node ", node.name(), ", ", node.output_types()[0].ToString(),
+                     ") has no gradient, but the gradient of its input ", input.node()->name(),
+                     " is needed; compute it with ops that have one, which docs/ops.md lists"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 std::vector<Value> Gradients(Value y, absl::Span<const Value> xs) {
@@ -100,7 +115,9 @@ std::vector<Value> Gradients(absl::Span<const Value> ys, absl::Span<const Value>
   absl::flat_hash_map<Value, std::vector<Value>> parts;
   for (size_t i = 0; i < ys.size(); ++i) parts[ys[i]].push_back(seeds[i]);
 
-  for (Node* node : NodesBetween(xs, ys)) {
+  const std::vector<Node*> between = NodesBetween(xs, ys);
+  const absl::flat_hash_set<const Node*> on_path(between.begin(), between.end());
+  for (Node* node : between) {
     std::vector<Value> output_gradients(node->num_outputs());
     bool any = false;
     for (int i = 0; i < node->num_outputs(); ++i) {
@@ -110,7 +127,12 @@ std::vector<Value> Gradients(absl::Span<const Value> ys, absl::Span<const Value>
       it->second = {output_gradients[i]};
       any = true;
     }
-    if (!any || !node->op().gradient) continue;
+    if (!any) continue;
+    if (!node->op().gradient) {
+      graph.Fail(CheckNoPathEnds(*node, on_path));
+      if (!graph.status().ok()) return result;
+      continue;
+    }
     std::vector<Value> input_gradients = node->op().gradient(*node, output_gradients);
     if (!graph.status().ok()) return result;
     OFFICIAL_CHECK(static_cast<int>(input_gradients.size()) == node->num_inputs())

@@ -3,10 +3,12 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/top_k/top_k.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -38,6 +40,26 @@ TEST_CASE("There is no gradient where there is no path") {
   const std::vector<Value> gradients = Gradients(Relu(x), {x, y});
   CHECK(gradients[0]);
   CHECK(!gradients[1]);
+}
+
+TEST_CASE("A second derivative through an op that has no gradient is an error") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {1}});
+  const Value dx = Gradients(Mul(x, Tanh(x)), {x})[0];
+  REQUIRE(graph.status().ok());
+  CHECK(!Gradients(dx, {x})[0]);
+  CHECK(graph.status() ==
+        absl::UnimplementedError("the op TanhGrad (node TanhGrad, float32[1]) has no gradient, but the gradient of its "
+                                 "input Tanh is needed; compute it with ops that have one, which docs/ops.md lists"));
+}
+
+TEST_CASE("No gradient flows through signs, comparisons and integers, which is no error") {
+  Graph graph;
+  const Value x = graph.Input("x", {DType::kFloat32, {2}});
+  const Value positive = Cast(Greater(x, Neg(x)), DType::kFloat32);
+  const Value largest = OneHot(ArgMax(x), 2);
+  CHECK(Gradients(Mul(Mul(x, Sign(x)), Mul(positive, largest)), {x})[0]);
+  CHECK(graph.status().ok());
 }
 
 TEST_CASE("The gradient of a table that is read twice stays sparse") {
