@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
 #include "utils/compute/ops/conv/conv.h"
@@ -25,6 +26,7 @@ Outputs FuseForward(const Node& node, RewriteContext& context) {
   if (context.UseCount(input) != 1 || !context.DeviceHasKernel(op::FusedConv2D, input.dtype())) return std::nullopt;
   const Value mapped = context.Mapped(input);
   const Node& producer = *mapped.node();
+  if (!MayMoveToEnd(producer)) return std::nullopt;
   std::vector<Value> inputs(producer.inputs().begin(), producer.inputs().end());
   Attrs attrs = producer.attrs();
   if (is_bias && producer.Is(op::Conv2D)) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
 #include "utils/compute/ops/conv/conv.h"
@@ -68,7 +69,10 @@ Outputs FuseForward(const Node& pool, RewriteContext& context) {
       !context.DeviceHasKernel(op::FusedConv2DReluMaxPool, pool.input(0).dtype())) {
     return std::nullopt;
   }
-  if (!Fits(conv, pool) || !OnlyMaskedGradientsReadCodes(pool, context)) return std::nullopt;
+  if (!Fits(conv, pool) || !MayMoveToEnd(*context.Mapped(pool.input(0)).node()) ||
+      !OnlyMaskedGradientsReadCodes(pool, context)) {
+    return std::nullopt;
+  }
   const Node* const fused =
       context.graph().AddNode(op::FusedConv2DReluMaxPool, {context.Mapped(conv.input(conv2d::kImages)),
                                                            context.Mapped(conv.input(conv2d::kFilters)),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -55,19 +56,6 @@ struct Fusion {
   }
 };
 
-bool ReadsVariable(Value v) {
-  while (v.node()->op().is_view) v = v.node()->input(0);
-  return v.node()->Is(op::Variable);
-}
-
-// Moving a node's reading of variables behind a node that may write them would change what it reads.
-bool MayMove(const Node& producer) {
-  if (std::none_of(producer.inputs().begin(), producer.inputs().end(), ReadsVariable)) return true;
-  const auto& nodes = producer.graph().nodes();
-  return std::none_of(nodes.begin() + producer.id(), nodes.end(),
-                      [](const auto& node) { return node->op().has_side_effect; });
-}
-
 // The producer, in the new graph, of input i of `node` if it can become a part of it.
 const Node* MergeableProducer(const Node& node, int i, const RewriteContext& context) {
   const Value v = node.input(i);
@@ -77,7 +65,7 @@ const Node* MergeableProducer(const Node& node, int i, const RewriteContext& con
   const int uses_here = static_cast<int>(std::count(node.inputs().begin(), node.inputs().end(), v));
   if (context.UseCount(v) != uses_here) return nullptr;
   const Node& producer = *mapped.node();
-  if (!ProgramOf(producer) || ComputeType(producer) != DType::kFloat32 || !MayMove(producer)) return nullptr;
+  if (!ProgramOf(producer) || ComputeType(producer) != DType::kFloat32 || !MayMoveToEnd(producer)) return nullptr;
   // Only comparisons and the like leave exact ones and zeros.
   if (producer.Is(op::Cast) && v.dtype() == DType::kBool) return nullptr;
   return &producer;

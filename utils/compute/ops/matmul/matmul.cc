@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
 #include "utils/compute/ops/array/array.h"
@@ -73,6 +74,7 @@ Outputs FuseBiasRelu(const Node& node, RewriteContext& context) {
     return std::nullopt;
   }
   const Node& producer = *context.Mapped(input).node();
+  if (!MayMoveToEnd(producer)) return std::nullopt;
   std::vector<Value> inputs(producer.inputs().begin(), producer.inputs().end());
   Attrs attrs = producer.attrs();
   if (is_bias && producer.Is(op::MatMul)) {
