@@ -10,7 +10,31 @@ namespace official::run {
 namespace {
 
 constexpr double kKept = 0.98;  // of the mean, at each step
-constexpr size_t kSkippedFirst = 10, kSkippedLast = 1;
+// The losses on either side of a rate that its slope is taken from: fewer of a small batch show noise alone.
+constexpr size_t kHalfWindow = 15;
+// A line that falls by less than this many standard deviations of the losses around it may be noise.
+constexpr double kLeastFall = 2;
+
+// The line that fits the losses [middle - kHalfWindow, middle + kHalfWindow] with the least squared errors.
+struct Line {
+  double slope = 0;    // a step
+  double scatter = 0;  // the standard deviation of the losses around the line
+};
+
+Line FitLine(const std::vector<TestedLoss>& losses, size_t middle) {
+  constexpr size_t kCount = 2 * kHalfWindow + 1;
+  const TestedLoss* const first = &losses[middle - kHalfWindow];
+  const auto x = [](size_t k) { return static_cast<double>(k) - static_cast<double>(kHalfWindow); };
+  double mean = 0, x_y = 0, x_x = 0, squares = 0;
+  for (size_t k = 0; k < kCount; ++k) {
+    mean += first[k].loss / kCount;
+    x_y += x(k) * first[k].loss;
+    x_x += x(k) * x(k);
+  }
+  const double slope = x_y / x_x;
+  for (size_t k = 0; k < kCount; ++k) squares += std::pow(first[k].loss - mean - slope * x(k), 2);
+  return {slope, std::sqrt(squares / (kCount - 2))};
+}
 
 }  // namespace
 
@@ -33,10 +57,11 @@ std::optional<size_t> SteepestDescent(const std::vector<TestedLoss>& losses) {
   std::optional<size_t> steepest;
   double least_slope = 0;
   // The rates are at equal distances in their logarithm.
-  for (size_t i = kSkippedFirst + 1; i + 1 + kSkippedLast < losses.size(); ++i) {
-    const double slope = (losses[i + 1].smoothed - losses[i - 1].smoothed) / 2;
-    if (slope >= least_slope) continue;
-    least_slope = slope;
+  for (size_t i = kHalfWindow; i + kHalfWindow < losses.size(); ++i) {
+    const Line line = FitLine(losses, i);
+    const double fall = -2.0 * kHalfWindow * line.slope;
+    if (line.slope >= least_slope || fall <= kLeastFall * line.scatter) continue;
+    least_slope = line.slope;
     steepest = i;
   }
   return steepest;

@@ -24,8 +24,9 @@ struct TestedLoss {
 // learn: the smoothed loss is more than four times the least one so far.
 bool AddLoss(std::vector<TestedLoss>& losses, double loss);
 
-// Returns the index of the rate at which the smoothed loss falls most steeply over the logarithm of the rate, without
-// the first ten steps, where the mean settles, and the last one; nothing if there are too few steps or it never falls.
+// Returns the index of the rate around which the losses fall most steeply over the logarithm of the rate: the line
+// through 31 of them falls by more than twice their standard deviation around it, and no other such line is steeper.
+// Nothing if there is none: too few steps, or a loss that falls no more than it scatters.
 // Source: "Cyclical Learning Rates for Training Neural Networks", L. N. Smith, 3.3; PyTorch Lightning's lr_find.
 std::optional<size_t> SteepestDescent(const std::vector<TestedLoss>& losses);
 

@@ -143,7 +143,8 @@ class Trial {
       results_ << LossTable(losses, chosen);
     }
     if (!chosen) {
-      Tell("suggestion", absl::StrCat("none: the loss does not fall in ", losses.size(), " steps"));
+      Tell("suggestion", absl::StrCat("none: the loss falls no more than it scatters in ", losses.size(),
+                                      " steps; that of a larger --batch_size scatters less"));
       return absl::OkStatus();
     }
     const double rate = losses[*chosen].learning_rate;
