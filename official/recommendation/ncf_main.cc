@@ -50,7 +50,7 @@ ABSL_FLAG(std::optional<double>, hr_threshold, std::nullopt,
           "Stop training when an evaluation's HR@10 (0 to 1) is at least this value.");
 ABSL_FLAG(std::optional<std::string>, mlperf_log, std::nullopt,
           "File for MLPerf's log of the training, in the format of rules 0.7.0 and later. A new run overwrites the "
-          "file, a resumed run appends to it.");
+          "log that is there, a resumed run appends to it; a file with anything else is refused.");
 ABSL_FLAG(bool, ml_perf, false,
           "MLPerf's rule for evaluation: negatives are sampled with replacement, and repeated ones are ignored.");
 ABSL_FLAG(std::vector<std::string>, predict, {},

@@ -10,10 +10,22 @@ namespace official::logs {
 namespace {
 
 constexpr int64_t kMaxBytes = int64_t{1} << 30;
+constexpr absl::string_view kPrefix = ":::MLLOG ";  // of each line
 
 const char* EventType(absl::string_view key) {
   if (absl::EndsWith(key, "_start")) return "INTERVAL_START";
   return absl::EndsWith(key, "_stop") ? "INTERVAL_END" : "POINT_IN_TIME";
+}
+
+// Returns AlreadyExists for a file with anything but a log, which a crash may have cut inside its first line.
+absl::Status CheckIsLog(const std::string& path) {
+  ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(path));
+  char buffer[kPrefix.size()];
+  ASSIGN_OR_RETURN(const int64_t size, file->ReadSome(0, kPrefix.size(), buffer));
+  if (absl::StartsWith(kPrefix, absl::string_view(buffer, size))) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat("cannot log to ", path, ": it does not begin with \"", kPrefix,
+                                               "\", so it is another file than a log of MLPerf; remove it, or log to "
+                                               "another file"));
 }
 
 // The lines of an earlier part of a training that its log keeps when it resumes.
@@ -30,6 +42,7 @@ absl::string_view Unfinished(absl::string_view log) {
 absl::StatusOr<std::unique_ptr<MlperfLog>> MlperfLog::Open(const std::string& path, Clock clock) {
   RETURN_IF_ERROR(files::MakeDirectories(files::DirectoryOf(path)));
   RETURN_IF_ERROR(files::FileWriter::Open(path, files::FileWriter::Mode::kAppend).status());
+  RETURN_IF_ERROR(CheckIsLog(path));
   return std::unique_ptr<MlperfLog>(new MlperfLog(path, std::move(clock)));
 }
 
@@ -41,7 +54,7 @@ absl::Status MlperfLog::Write(absl::string_view key, Json value, Json::Object me
                                   {"key", std::string(key)},
                                   {"value", std::move(value)},
                                   {"metadata", std::move(metadata)}};
-  const std::string text = absl::StrCat(":::MLLOG ", DumpJson(event), "\n");
+  const std::string text = absl::StrCat(kPrefix, DumpJson(event), "\n");
   if (file_ == nullptr) {
     waiting_ += text;
     return absl::OkStatus();

@@ -23,7 +23,7 @@ class MlperfLog {
   using Clock = std::function<absl::Time()>;
 
   // Checks that `path` can be written, creating it and its directory, but changes nothing in it before Begin. Errors
-  // name the file and carry the system's reason.
+  // name the file and carry the system's reason; AlreadyExists if it has something else than a log.
   static absl::StatusOr<std::unique_ptr<MlperfLog>> Open(const std::string& path, Clock clock = absl::Now);
 
   // Writes a line, which is in the file when this returns; before Begin it is held until then. A key that ends in

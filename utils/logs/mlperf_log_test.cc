@@ -59,10 +59,11 @@ TEST_CASE("Events are the lines that MLPerf's checker reads") {
 
 TEST_CASE("Nothing is changed in the file before the log begins") {
   const std::string path = PathOf("waiting");
-  std::ofstream(path) << "of an earlier training\n";
+  const std::string earlier = ":::MLLOG of an earlier training\n";
+  std::ofstream(path) << earlier;
   const auto log = Log(path);
   CHECK(log->Write("init_start").ok());
-  CHECK(Text(path) == "of an earlier training\n");
+  CHECK(Text(path) == earlier);
   CHECK(log->Begin(/*resumed=*/false).ok());
   CHECK(KeysIn(path) == Keys{"init_start"});
 }
@@ -85,6 +86,17 @@ TEST_CASE("A resumed training continues in the log of its earlier part") {
   SECTION("or nothing is left of that part") {
     std::ofstream(path) << ":::MLL";
     CHECK(GoOn(path, true) == Keys{"init_start", "eval_accuracy"});
+  }
+}
+
+TEST_CASE("A file that is no log is refused, and stays as it is") {
+  const std::string path = PathOf("ratings.csv");
+  for (const std::string text : {"1,1,4,5\n", "1", ":::MLLOGS\n"}) {
+    std::ofstream(path) << text;
+    const absl::Status status = MlperfLog::Open(path).status();
+    CHECK(absl::IsAlreadyExists(status));
+    CHECK_THAT(std::string(status.message()), Catch::Contains(path) && Catch::Contains("log to another file"));
+    CHECK(Text(path) == text);
   }
 }
 

@@ -209,8 +209,10 @@ class ProgramsTest(ProgramTestCase):
             (2, ["--batch_size=20000"], ["--batch_size=20000", "14500 examples of an epoch", "try --batch_size=14500"]),
             (66, ["--predict=3"], ["there is no checkpoint in"]),
             (73, [f"--mlperf_log={good}/log"], [f"{good}: Not a directory"]),
+            (73, [f"--mlperf_log={good}"], [f"cannot log to {good}: it does not begin with", "remove it"]),
         ):
             self.refuse(code, [f"--ratings_file={good}", *flags], *words)
+        self.assertEqual(good.read_text(), self.good)
         for flags, words in (
             (["--dataset=ml-10m"], ["--dataset=ml-10m", "<ml-100k|ml-1m|ml-20m>"]),
             (["--num_eval_negatives=9"], ["--num_eval_negatives=9", "at least 10"]),
