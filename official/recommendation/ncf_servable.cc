@@ -86,10 +86,14 @@ absl::StatusOr<ModelConfig> TrainedModel(const serve::ServedRun& run) {
 
 absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::ServedRun& run) {
   ASSIGN_OR_RETURN(const ModelConfig model, TrainedModel(run));
-  const RatingsOptions options = {.dataset = run.Trained("dataset"),
-                                  .data_dir = run.Trained("data_dir"),
-                                  .download_if_missing = false,
-                                  .ratings_file = run.Trained("ratings_file")};
+  RatingsOptions options = {.dataset = run.Trained("dataset"),
+                            .data_dir = run.Trained("data_dir"),
+                            .download_if_missing = false,
+                            .ratings_file = run.Trained("ratings_file")};
+  if (!absl::SimpleAtoi(run.Trained("skip_bad_records", "0"), &options.skip_bad_records)) {
+    return absl::DataLossError(
+        absl::StrCat(run.config.train.model_dir, "/flags.txt is damaged: --skip_bad_records is not a number"));
+  }
   ASSIGN_OR_RETURN(LoadedRatings loaded, LoadRatings(options));
   const train::RunFact fact = UsersAndItems(options, run.config.train.model_dir, loaded.ratings);
   ASSIGN_OR_RETURN(auto estimator, run::OpenTrained(run.config, ModelFor(model, loaded.ratings), {fact}));

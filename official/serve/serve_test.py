@@ -584,6 +584,16 @@ class OtherModelsTest(ProgramTestCase):
         _, answer = self.predict(server, "ncf", [7])
         self.assertEqual(answer["predictions"][0]["items"], [item["item"] for item in expected[0]["items"]])
 
+    def test_ncf_leaves_out_the_lines_that_the_training_left_out(self) -> None:
+        lines = [f"{1 + i // 30},{1 + i * 7 % 1200},4,{978300000 + i}\n" for i in range(1200)]
+        ratings = self.write("with_bad_line.csv", "".join(lines[:600]) + "bad\n" + "".join(lines[600:]))
+        model_dir = self.folder / "ncf_skips"
+        flags = (f"--ratings_file={ratings}", "--skip_bad_records=1", f"--model_dir={model_dir}")
+        self.assert_succeeded(self.execute(ncf, *flags, "--batch_size=800", "--max_train_steps=1"))
+        server = Server(self, model_dir)
+        status, answer = self.predict(server, "ncf", [7])
+        self.assertEqual(status, 200, answer)
+
     def test_transformer_translates_as_translate_main_does(self) -> None:
         subtokens = ["<pad>", "<EOS>", *(f"w{i}_" for i in range(28))]
         vocab_file = self.write("vocab", "".join(f"'{subtoken}'\n" for subtoken in subtokens))
