@@ -188,6 +188,9 @@ absl::Status ShowSamples(const NcfConfig& config, const NcfData& data, train::Es
 
 absl::Status Predict(const NcfConfig& config, std::ostream& results) {
   ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
+  if (!loaded.note.empty()) {
+    LOG(WARNING) << loaded.note;
+  }
   ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
   ASSIGN_OR_RETURN(const auto estimator,
                    run::OpenTrained(config, ModelFor(config.model, loaded.ratings),

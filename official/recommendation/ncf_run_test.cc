@@ -252,6 +252,23 @@ TEST_CASE("Items that a user has not rated are found for the user") {
   CHECK(absl::IsNotFound(RunStatus(config)));
 }
 
+TEST_CASE("A prediction from generated ratings says so, as a training does") {
+  NcfConfig config = SmallConfig();
+  config.ratings.ratings_file = "";
+  config.ratings.dataset = "ml-100k";
+  config.ratings.data_dir = "/nonexistent";
+  config.ratings.download_if_missing = false;
+  config.num_eval_negatives = 20;
+  config.performance.max_train_steps = 1;
+  for (const std::vector<int32_t>& users : {std::vector<int32_t>(), std::vector<int32_t>({1})}) {
+    config.predict = users;
+    logs::CapturedLog log(logs::LogFormat::kSimple);
+    Run(config);
+    CHECK_THAT(log.Text(), Contains("the ratings are made by this program, as many as ml-100k has: there is no "
+                                    "directory /nonexistent"));
+  }
+}
+
 TEST_CASE("Samples: what is recommended to the first users, the same as --predict, and where the held-out item is") {
   NcfConfig config = SmallConfig();
   const Ratings ratings = LoadRatings(config.ratings).value().ratings;

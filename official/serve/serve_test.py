@@ -6,6 +6,7 @@ Usage: MODULE SERVE_MAIN MNIST_MAIN RESNET_MAIN NCF_MAIN TRANSFORMER_MAIN TRANSL
 import base64
 import http.client
 import json
+import os
 import random
 import resource
 import select
@@ -17,6 +18,7 @@ import subprocess
 import threading
 import time
 import unittest
+import unittest.mock
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -593,6 +595,27 @@ class OtherModelsTest(ProgramTestCase):
         server = Server(self, model_dir)
         status, answer = self.predict(server, "ncf", [7])
         self.assertEqual(status, 200, answer)
+
+    def test_ncf_does_not_replace_missing_ratings_silently(self) -> None:
+        # As many as MovieLens 100K has.
+        ratings = "".join(f"{1 + i // 100}\t{1 + i // 100 * 7 % 1000 + i % 100}\t4\t{978300000 + i}\n" for i in range(100000))
+        data_dir, model_dir = self.folder / "movielens", self.folder / "ncf_movielens"
+        data_dir.mkdir()
+        self.write("movielens/u.data", ratings)
+        flags = ("--dataset=ml-100k", "--batch_size=1000", "--max_train_steps=1", "--num_eval_negatives=20")
+        self.assert_succeeded(self.execute(ncf, *flags, f"--data_dir={data_dir}", f"--model_dir={model_dir}"))
+        moved = data_dir.rename(self.folder / "moved_movielens") / "u.data"
+        words = [f"the training had ml-100k in {data_dir}, where it is no longer", "--ratings_file"]
+        self.assert_refused(self.execute(serve, f"--model_dir={model_dir}"), 66, *words)
+        status, answer = self.predict(Server(self, model_dir, f"--ratings_file={moved}"), "ncf", [7])
+        self.assertEqual(status, 200, answer)
+
+        model_dir = self.folder / "ncf_generated"
+        with unittest.mock.patch.dict(os.environ, {"XDG_CACHE_HOME": str(self.folder / "cache")}):
+            done = self.execute(ncf, *flags, "--download_if_missing=false", f"--model_dir={model_dir}")
+            told = "the ratings are made by this program, as many as ml-100k has"
+            self.assert_succeeded(done, told)
+            Server(self, model_dir).line_of_stderr(told)
 
     def test_transformer_translates_as_translate_main_does(self) -> None:
         subtokens = ["<pad>", "<EOS>", *(f"w{i}_" for i in range(28))]

@@ -165,7 +165,7 @@ absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options) {
                                         "the speed without ratings with --use_synthetic_data",
                                         path.status().message(), dataset.name));
   }
-  loaded.note = absl::StrFormat("training on ratings made by this program, as many as %s has: %s", dataset.name,
+  loaded.note = absl::StrFormat("the ratings are made by this program, as many as %s has: %s", dataset.name,
                                 path.status().message());
   const logs::TaskProgress progress({.title = "generating ratings"});
   ASSIGN_OR_RETURN(std::vector<Rating> generated, GenerateRatings(dataset.size));
