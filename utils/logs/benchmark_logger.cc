@@ -16,11 +16,26 @@ namespace {
 constexpr char kMetricFile[] = "metric.log";
 constexpr char kRunFile[] = "benchmark_run.log";
 
-// Whether there is a file that holds something which does not end in a newline.
-bool EndsInsideLine(const std::string& path) {
-  const auto file = files::RandomAccessFile::Open(path);
-  char last = '\n';
-  return file.ok() && (*file)->size() > 0 && (*file)->Read((*file)->size() - 1, 1, &last).ok() && last != '\n';
+// Returns where the last whole line of the file ends: 0 if there is none.
+absl::StatusOr<int64_t> EndOfLines(const files::RandomAccessFile& file) {
+  constexpr int64_t kPartBytes = 1 << 12;
+  std::string part;
+  for (int64_t end = file.size(); end > 0; end -= static_cast<int64_t>(part.size())) {
+    part.resize(std::min(end, kPartBytes));
+    const int64_t begin = end - static_cast<int64_t>(part.size());
+    RETURN_IF_ERROR(file.Read(begin, end - begin, part.data()));
+    if (const size_t newline = part.rfind('\n'); newline != part.npos) return begin + static_cast<int64_t>(newline) + 1;
+  }
+  return 0;
+}
+
+// Removes what is behind the last whole line, if anything is.
+absl::Status RemoveCutLine(const files::FileWriter& lines) {
+  ASSIGN_OR_RETURN(const auto file, files::RandomAccessFile::Open(lines.path()));
+  ASSIGN_OR_RETURN(const int64_t end, EndOfLines(*file));
+  if (end == file->size()) return absl::OkStatus();
+  if (files::RetryInterrupted([&] { return ftruncate(lines.fd(), end); }) == 0) return absl::OkStatus();
+  return files::ErrnoStatus(errno, "truncate", lines.path());
 }
 
 }  // namespace
@@ -77,14 +92,16 @@ BenchmarkFileLogger::BenchmarkFileLogger(std::string directory, Clock clock)
     : BaseBenchmarkLogger(std::move(clock)), directory_(std::move(directory)) {}
 
 absl::Status BenchmarkFileLogger::WriteMetric(const Json& record) {
-  std::string line = DumpJson(record) + "\n";
   if (metrics_ == nullptr) {
     const std::string path = files::JoinPath(directory_, kMetricFile);
-    if (EndsInsideLine(path)) line.insert(line.begin(), '\n');
-    ASSIGN_OR_RETURN(metrics_, files::FileWriter::Open(path, files::FileWriter::Mode::kAppend));
+    ASSIGN_OR_RETURN(auto metrics, files::FileWriter::Open(path, files::FileWriter::Mode::kAppend));
+    RETURN_IF_ERROR(RemoveCutLine(*metrics));
+    metrics_ = std::move(metrics);
   }
-  RETURN_IF_ERROR(metrics_->Append(line));
-  return metrics_->Flush();
+  absl::Status written = metrics_->Append(DumpJson(record) + "\n");
+  written.Update(metrics_->Flush());
+  if (!written.ok()) RemoveCutLine(*metrics_).IgnoreError();  // of a disk that is full
+  return written;
 }
 
 absl::Status BenchmarkFileLogger::WriteRun(const Json& record) {

@@ -56,8 +56,8 @@ class BaseBenchmarkLogger {
 };
 
 // Appends metrics to <directory>/metric.log, one JSON object a line, written when LogMetric returns; replaces
-// <directory>/benchmark_run.log. A file appears with its first record. A last line that a crash cut off is ended first,
-// so that it damages no other.
+// <directory>/benchmark_run.log. A file appears with its first record. A last line that a crash or a full disk cut
+// off is removed.
 class BenchmarkFileLogger : public BaseBenchmarkLogger {
  public:
   // Makes the directory. Errors name it and carry the system's reason: not allowed, not a directory, disk full.

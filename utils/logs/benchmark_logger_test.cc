@@ -134,16 +134,21 @@ TEST_CASE("Values that are not finite are null, so that each line is JSON for an
   CHECK(run.at("run_parameters")[0].at("float_value").is_null());
 }
 
-TEST_CASE("metric.log: a later run appends, also after a line that a crash cut off") {
+TEST_CASE("metric.log: a later run appends, in place of a line that a crash cut off") {
   const std::string directory = NewDirectory("append");
   REQUIRE(FileLogger(directory)->LogMetric({.name = "a", .value = 1, .global_step = 1}).ok());
   REQUIRE(FileLogger(directory)->LogMetric({.name = "b", .value = 2, .global_step = 2}).ok());
   const std::string path = directory + "/metric.log";
   CHECK(ReadFile(path) == MetricLine("a", "1.0", "1") + MetricLine("b", "2.0", "2"));
 
-  std::ofstream(path) << R"({"name": "c")";
-  REQUIRE(FileLogger(directory)->LogMetric({.name = "d", .value = 3, .global_step = 3}).ok());
-  CHECK(ReadFile(path) == "{\"name\": \"c\"\n" + MetricLine("d", "3.0", "3"));
+  const std::string long_name(10000, 'c');
+  for (const std::string& whole : {std::string(), MetricLine("a", "1.0", "1")}) {
+    for (const std::string& cut : {std::string("{"), R"({"name": ")" + long_name}) {
+      std::ofstream(path) << whole << cut;
+      REQUIRE(FileLogger(directory)->LogMetric({.name = "d", .value = 3, .global_step = 3}).ok());
+      CHECK(ReadFile(path) == whole + MetricLine("d", "3.0", "3"));
+    }
+  }
 }
 
 TEST_CASE("metric.log is closed at the end of the run") {
@@ -194,16 +199,22 @@ TEST_CASE("Links and pipes in place of the logs are refused before anything is l
   }
 }
 
-TEST_CASE("A full disk is an error") {
-  const auto logger = FileLogger(NewDirectory("full"));
+TEST_CASE("A full disk is an error, and leaves no part of a record") {
+  const std::string directory = NewDirectory("full"), path = directory + "/metric.log";
+  const auto logger = FileLogger(directory);
+  const std::string first = MetricLine("a", "1.0", "1");
+  REQUIRE(logger->LogMetric({.name = "a", .value = 1, .global_step = 1}).ok());
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit before;
   REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-  const rlimit small = {10, before.rlim_max};
+  const rlimit small = {first.size() + 10, before.rlim_max};
   REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
-  const absl::Status status = logger->LogMetric({.name = "a", .value = 1});
+  const absl::Status status = logger->LogMetric({.name = "b", .value = 2, .global_step = 2});
   setrlimit(RLIMIT_FSIZE, &before);
   CHECK(absl::IsAborted(status));
+  CHECK(ReadFile(path) == first);
+  REQUIRE(logger->LogMetric({.name = "c", .value = 3, .global_step = 3}).ok());
+  CHECK(ReadFile(path) == first + MetricLine("c", "3.0", "3"));
 }
 
 TEST_CASE("benchmark_run.log holds the last run only") {
