@@ -7,6 +7,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "official/recommendation/data/eval_data.h"
 #include "official/recommendation/ncf_run.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
@@ -186,10 +187,9 @@ flags::Program NcfProgram() {
                           {.name = "mf_regularization", .key = true, .range = flags::AtLeast(0)},
                           {.name = "mlp_regularization", .key = true},
                           {.name = "num_neg", .key = true, .range = flags::AtLeast(0)},
-                          // Among 9 or fewer every item is one of the first 10.
                           {.name = "num_eval_negatives",
                            .key = true,
-                           .range = flags::AtLeast(10),
+                           .range = flags::AtLeast(kFewestNegatives),
                            .unset_means = "999, or as many as every user has"},
                           {.name = "learning_rate", .key = true, .range = flags::MoreThan(0)},
                           {.name = "hr_threshold", .key = true, .unset_means = "train all epochs"},

@@ -70,7 +70,7 @@ absl::Status ChooseNumNegatives(const Ratings& ratings, const EvalOptions& optio
   return absl::InvalidArgumentError(absl::StrFormat(
       "%s, which leaves %d to be drawn as negatives for the evaluation, where %d are needed%s", who, fewest.num_left,
       options.num_negatives ? needed : std::min(needed, kFewestUsualNegatives),
-      fewest.num_left == 0
+      fewest.num_left < kFewestNegatives
           ? ": leave this user out, or give ratings of more users and items"
           : absl::StrFormat("; give --num_eval_negatives=%d, or leave this user out", fewest.num_left)));
 }

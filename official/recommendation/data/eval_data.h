@@ -17,6 +17,9 @@ inline constexpr int kUsualNegatives = 999;
 // The fewest that are taken instead without being asked for: the number in the paper (He et al. 2017).
 inline constexpr int kFewestUsualNegatives = 99;
 
+// The fewest that can be asked for: among 9 or fewer every item is one of the first 10.
+inline constexpr int kFewestNegatives = 10;
+
 struct EvalOptions {
   // The number of negatives for each user. Unset: kUsualNegatives or, if a user has fewer unrated items, as many as the
   // user with the fewest has, but at least kFewestUsualNegatives.
@@ -46,8 +49,8 @@ struct EvalData {
 
 // Draws the negatives uniformly from the items that the user rated neither for training nor as the held-out one. The
 // result is the same for every call and number of threads. InvalidArgument, naming the user and the largest
-// num_negatives that would do, if a user has too few such items: fewer than num_negatives without replacement, none
-// with it.
+// num_negatives that would do, if there is one of at least kFewestNegatives, if a user has too few such items: fewer
+// than num_negatives without replacement, none with it.
 absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options);
 
 }  // namespace official::recommendation

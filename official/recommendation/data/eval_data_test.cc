@@ -99,6 +99,18 @@ TEST_CASE("Negatives that are not there are an error, not an endless search") {
   CHECK_THAT(std::string(few.message()), Contains("user 2 has rated 98 of the 158 items, which leaves 60 ") &&
                                              Contains("99 are needed; give --num_eval_negatives=60"));
 
+  // With fewer than 10 every item would be one of the first 10.
+  for (const int num_left : {9, 10}) {
+    std::vector<Rating> short_list;
+    for (int item = 1; item <= 25; ++item) short_list.push_back({1, item, item});
+    for (int item = num_left + 1; item <= num_left + 25; ++item) short_list.push_back({2, item, item});
+    const absl::Status status = MakeEvalData(SplitRatings(short_list).value(), {}).status();
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()),
+               Contains(num_left == 9 ? ": leave this user out, or give ratings of more users and items"
+                                      : "; give --num_eval_negatives=10, or leave this user out"));
+  }
+
   // One user alone has rated all there is.
   std::vector<Rating> alone;
   for (int i = 1; i <= 30; ++i) alone.push_back({7, i, i});
