@@ -1,6 +1,7 @@
 // ncf_main: trains and evaluates the official recommendation model.
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <optional>
 
@@ -62,6 +63,9 @@ ABSL_FLAG(int, top_k, 10, "Number of items that --predict prints for each user."
 namespace official::recommendation {
 namespace {
 
+// Of --num_neg and --num_eval_negatives: more are of no use, and the numbers that are computed from it stay small.
+constexpr int kMostNegatives = 100000;
+
 // The numbers of a list flag; nothing if one of them is none.
 template <typename T, typename Parse>
 std::optional<std::vector<T>> Numbers(const std::vector<std::string>& items, Parse parse) {
@@ -78,8 +82,9 @@ std::optional<std::vector<int64_t>> LayersFromFlag() {
 }
 
 std::optional<std::vector<double>> RegularizationFromFlag() {
-  return Numbers<double>(absl::GetFlag(FLAGS_mlp_regularization),
-                         [](const std::string& item, double* n) { return absl::SimpleAtod(item, n) && *n >= 0; });
+  return Numbers<double>(absl::GetFlag(FLAGS_mlp_regularization), [](const std::string& item, double* n) {
+    return absl::SimpleAtod(item, n) && *n >= 0 && std::isfinite(*n);
+  });
 }
 
 bool IsRegularized(const std::vector<double>& factors) {
@@ -94,7 +99,8 @@ absl::Status CheckLayers(const flags::CommandLine&) {
                             "needs an even first size: it is divided between the embeddings of user and item");
   }
   const auto factors = RegularizationFromFlag();
-  if (!factors) return flags::FlagError("mlp_regularization", "needs a comma-separated list of numbers of at least 0");
+  if (!factors)
+    return flags::FlagError("mlp_regularization", "needs a comma-separated list of finite numbers of at least 0");
   if (!IsRegularized(*factors) || factors->size() == layers->size()) return absl::OkStatus();
   return flags::FlagError("mlp_regularization",
                           absl::StrCat("needs ", layers->size(), " numbers, as many as --layers has"));
@@ -186,10 +192,10 @@ flags::Program NcfProgram() {
                           {.name = "layers", .key = true},
                           {.name = "mf_regularization", .key = true, .range = flags::AtLeast(0)},
                           {.name = "mlp_regularization", .key = true},
-                          {.name = "num_neg", .key = true, .range = flags::AtLeast(0)},
+                          {.name = "num_neg", .key = true, .range = {.min = 0, .max = kMostNegatives}},
                           {.name = "num_eval_negatives",
                            .key = true,
-                           .range = flags::AtLeast(kFewestNegatives),
+                           .range = {.min = kFewestNegatives, .max = kMostNegatives},
                            .unset_means = "999, or as many as every user has"},
                           {.name = "learning_rate", .key = true, .range = flags::MoreThan(0)},
                           {.name = "hr_threshold", .key = true, .unset_means = "train all epochs"},

@@ -216,6 +216,9 @@ class ProgramsTest(ProgramTestCase):
         for flags, words in (
             (["--dataset=ml-10m"], ["--dataset=ml-10m", "<ml-100k|ml-1m|ml-20m>"]),
             (["--num_eval_negatives=9"], ["--num_eval_negatives=9", "at least 10"]),
+            (["--num_eval_negatives=2147483647"], ["--num_eval_negatives=2147483647", "at most 100000"]),
+            (["--num_neg=2147483647"], ["--num_neg=2147483647", "at most 100000"]),
+            (["--mlp_regularization=0,0,0,inf"], ["--mlp_regularization=0,0,0,inf", "finite numbers"]),
             (["--model=als"], ["--model=als", "<neumf|gmf|mlp>"]),
             (["--layers=15,8"], ["--layers=15,8", "an even first size"]),
             (["--eval_batch_size=many"], ["--eval_batch_size=many", "at least 1"]),
