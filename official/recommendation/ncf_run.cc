@@ -145,6 +145,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
   return run::Input{
       .dataset = data->loaded.generated ? absl::StrCat("generated ", name) : name,
       .fingerprint = FingerprintOf(ratings),
+      .evaluates_fingerprint = true,
       .facts = {UsersAndItems(config.ratings, config.train.model_dir, ratings)},
       .spec = TrainSpec(),
       .num_train_examples = num_examples,
@@ -268,6 +269,8 @@ absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
                          {"hr_threshold", threshold},
                          {"number_factors", config.model.num_factors}},
       .metrics = {"HR", "NDCG", "loss"},
+      .evaluation_flags = {"dataset", "ratings_file", "loss", "mf_regularization", "mlp_regularization",
+                           "num_eval_negatives", "ml_perf"},
       .mismatch_hint = ", or give the --model, --num_factors and --layers that it was trained with",
       .serving_graph = NcfServingGraph};
   if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);

@@ -357,6 +357,19 @@ TEST_CASE("A run whose ratings or batch size have changed says so, and ends") {
                                Contains(", and are 4850 examples, digest ") &&
                                Contains("after 28000 examples of epoch 1, but the training data have only 24250 now"));
   }
+  SECTION("fewer ratings, only evaluated") {
+    REQUIRE(WriteRatings(config.ratings.ratings_file, WithoutSome(SmallRatings(), 1000)).ok());
+    config.base.eval_only = true;
+    CHECK(Evaluations(Run(config)).size() == 1);
+    CHECK_THAT(log.Text(), Contains("the training data have changed since the checkpoint was written: they were 5850 "
+                                    "examples, digest ") &&
+                               Contains("The results of an evaluation on the new data differ"));
+  }
+  SECTION("the same ratings, only evaluated") {
+    config.base.eval_only = true;
+    Run(config);
+    CHECK_THAT(log.Text(), !Contains("have changed") && !Contains("differ"));
+  }
   SECTION("ratings of other users") {
     const auto ratings = GenerateRatings({.num_users = kUsers, .num_items = kItems, .num_ratings = 5000});
     REQUIRE(WriteRatings(config.ratings.ratings_file, ratings.value()).ok());

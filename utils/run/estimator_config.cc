@@ -18,7 +18,9 @@ train::EstimatorConfig EstimatorConfigOf(const Config& config, const Input& inpu
   estimator.facts = input.facts;
   estimator.use = use;
   estimator.trains = use != train::ModelDir::Use::kEvaluate && !config.base.eval_only;
-  if (estimator.trains) estimator.facts.push_back(TrainingDataFact(input.fingerprint));
+  if (estimator.trains || (config.base.eval_only && input.evaluates_fingerprint)) {
+    estimator.facts.push_back(TrainingDataFact(input.fingerprint, estimator.trains));
+  }
   if (use == train::ModelDir::Use::kEvaluate) estimator.resume = train::Resume::kMust;
   estimator.warm_start = options.fine_tune;
   estimator.mismatch_hint = options.mismatch_hint;

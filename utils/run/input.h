@@ -30,6 +30,7 @@ struct Input {
   std::string dataset;  // its name, kept in the checkpoint
   // The fingerprint of the training data (utils/data/fingerprint.h), kept too; empty: they never change.
   std::string fingerprint = "";
+  bool evaluates_fingerprint = false;  // true: the data of `eval` are a part of those that it is of
   // Further facts that are kept in the checkpoint and compared when a run resumes or evaluates.
   std::vector<train::RunFact> facts = {};
   data::ElementSpec spec;

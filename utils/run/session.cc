@@ -65,6 +65,13 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold, bool
   return passed_stop_threshold ? "stop_threshold" : stopped_early ? "early_stop" : "finished";
 }
 
+// Logs the flags that let the results of --eval_only differ from those of the training's evaluations.
+void LogChangedEvaluation(const SessionOptions& options, const train::Estimator& estimator) {
+  std::vector<std::string> names = {"data_dir", "use_synthetic_data", "dtype", "ema_decay"};
+  names.insert(names.end(), options.evaluation_flags.begin(), options.evaluation_flags.end());
+  estimator.LogChangedFlags(names);
+}
+
 // The names of the results, but for global_step.
 std::vector<std::string> NamesOf(const train::EvalResults& results) {
   std::vector<std::string> names;
@@ -167,6 +174,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   if (only_evaluates()) {
     if (estimator_->origin() == "fresh") return NothingTrained(config_);
     LogStart(config_, devices_, options_.name, input_.dataset, *estimator_, /*only_evaluates=*/true);
+    if (!follower_) LogChangedEvaluation(options_, *estimator_);
     if (!signals_) signals_.emplace();
     running_ = true;
     return estimator_.get();

@@ -76,6 +76,9 @@ struct SessionOptions {
   std::optional<std::string> fine_tune = std::nullopt;
   // The names of the results of an evaluation, sorted, but for global_step; empty: they are known after the first.
   std::vector<std::string> metrics = {};
+  // The program's own flags that decide the results of an evaluation: --eval_only logs those of them that differ from
+  // the training's.
+  std::vector<std::string> evaluation_flags = {};
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
   // Builds the model's predictions, for --export_dir and --save_meta_graph; null: neither is for this program.
   std::function<absl::StatusOr<exporting::ServingGraph>(const train::Model&)> serving_graph = nullptr;

@@ -20,16 +20,17 @@ std::string DescribeTrainingData(const Input& input) {
                       input.fingerprint.empty() ? "made up" : input.fingerprint, ")");
 }
 
-train::RunFact TrainingDataFact(const std::string& fingerprint) {
+train::RunFact TrainingDataFact(const std::string& fingerprint, bool trains) {
   return {.name = kTrainData,
           .value = fingerprint,
           .difference =
-              [fingerprint](absl::string_view before) {
+              [=](absl::string_view before) {
                 return absl::StrCat(
                     "the training data have changed since the checkpoint was written: they were ", before, ", and are ",
                     fingerprint,
-                    ". Training continues on the new data; its results will differ from those of a run with the same "
-                    "data throughout");
+                    trains ? ". Training continues on the new data; its results will differ from those of a run with "
+                             "the same data throughout"
+                           : ". The results of an evaluation on the new data differ from those of the training's");
               },
           .must_match = false};
 }

@@ -12,9 +12,9 @@ namespace official::run {
 // Describes what all workers have to train on: "CIFAR-10 (training on 50000 examples, FINGERPRINT)".
 std::string DescribeTrainingData(const Input& input);
 
-// Returns the data of this fingerprint as a fact, which a checkpoint keeps: a run that resumes on other data warns that
-// its results will differ.
-train::RunFact TrainingDataFact(const std::string& fingerprint);
+// Returns the data of this fingerprint as a fact, which a checkpoint keeps: a run that resumes on other data, or only
+// evaluates on them (`trains` is false), warns that its results will differ.
+train::RunFact TrainingDataFact(const std::string& fingerprint, bool trains);
 
 // Lets the estimator, whose facts TrainingDataFact is among, go on with the next epoch, and warns, where the data have
 // fewer examples than when the checkpoint was written, so that its place in an epoch is after the end. With the same

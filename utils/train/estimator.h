@@ -34,8 +34,9 @@ class Estimator {
   static absl::StatusOr<std::unique_ptr<Estimator>> Create(Model model, EstimatorConfig config,
                                                            std::unique_ptr<distribute::Strategy> strategy);
 
-  // Logs which of config's flags differ from those of the last training in model_dir, if any do.
-  void LogChangedFlags() const { model_->dir().LogChangedFlags(); }
+  // Logs which of config's flags, all or those of these names, differ from those of the last training in model_dir, if
+  // any do.
+  void LogChangedFlags(absl::Span<const std::string> names = {}) const { model_->dir().LogChangedFlags(names); }
 
   // Returns the position of the run in steps and data, and its seed.
   const RunState& state() const { return model_->state(); }

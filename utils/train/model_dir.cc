@@ -84,7 +84,7 @@ absl::Status ModelDir::AddEvalSamples(int64_t step, EvalSamples samples) {
   return events->AddTextTable(step, kSamplesTag, samples.rows);
 }
 
-void ModelDir::LogChangedFlags() const {
+void ModelDir::LogChangedFlags(absl::Span<const std::string> names) const {
   if (use_ == Use::kNone) return;
   const absl::StatusOr<std::string> before = files::ReadFile(File(kFlagsFile), kMaxFlagsBytes);
   if (!before.ok() || options_.flags_text.empty()) return;
@@ -93,6 +93,8 @@ void ModelDir::LogChangedFlags() const {
   for (const absl::string_view line : absl::StrSplit(options_.flags_text, '\n')) {
     if (std::find(old_lines.begin(), old_lines.end(), line) != old_lines.end()) continue;
     const absl::string_view name = line.substr(0, line.find('=') + 1);
+    const auto is_named = [&](const std::string& one) { return name == absl::StrCat("--", one, "="); };
+    if (!names.empty() && std::none_of(names.begin(), names.end(), is_named)) continue;
     const auto old = std::find_if(old_lines.begin(), old_lines.end(),
                                   [&](absl::string_view l) { return !name.empty() && absl::StartsWith(l, name); });
     if (old != old_lines.end()) changes.push_back(absl::StrCat(line, " (was ", old->substr(name.size()), ")"));

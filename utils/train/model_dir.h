@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/kernel/algorithm_choices.h"
 #include "utils/train/background_saver.h"
@@ -58,8 +59,9 @@ class ModelDir {
   // images, which are those of all of them. Nothing if there are none. Only if writes_evaluations().
   absl::Status AddEvalSamples(int64_t step, EvalSamples samples);
 
-  // Logs the flags that differ from those of the last training in the directory, if any do.
-  void LogChangedFlags() const;
+  // Logs the flags that differ from those of the last training in the directory, if any do: those of these names, or
+  // without names all.
+  void LogChangedFlags(absl::Span<const std::string> names = {}) const;
 
   // Takes the algorithms that an earlier run chose. A damaged file is a warning. Not for kNone.
   void ReadAlgorithms(compute::AlgorithmChoices& choices) const;

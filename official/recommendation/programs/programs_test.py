@@ -125,6 +125,11 @@ class ProgramsTest(ProgramTestCase):
                 self.assertIn(f"--model_dir={model_dir} was trained with ", done.stderr)
                 self.assertIn("--layers=16,8,4, but this command has ", done.stderr)
                 self.assertIn("--layers=16,8,4 to use that network", done.stderr)
+        more = ["--num_eval_negatives=50", "--ml_perf", "--learning_rate=0.1", "--train_epochs=7"]
+        done = self.run_ncf(*flags, "--eval_only", *more, model_dir=model_dir)
+        self.assert_succeeded(done, "last: --num_eval_negatives=50 (was ), --ml_perf=true (was false)\n")
+        done = self.run_ncf(*flags, "--eval_only", model_dir=model_dir)
+        self.assertNotIn("differ", done.stderr)
         done = self.run_ncf(*flags, "--model=mlp", "--layers=16,8,4", model_dir=model_dir)
         self.assertIn("nothing to do", done.stderr)
         self.assertIn("flags that differ from this run's last: --learning_rate=0.001 (was 0.01)", done.stderr)
