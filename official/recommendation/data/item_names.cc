@@ -1,6 +1,7 @@
 #include "official/recommendation/data/item_names.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -92,14 +93,16 @@ absl::StatusOr<ItemNames> ReadItemNames(const std::string& path) {
   ItemNames names;
   absl::string_view separator;
   int64_t line_number = 0;
+  bool is_first = true;  // of the lines that are not blank
   for (const absl::string_view line : absl::StrSplit(rest, '\n')) {
     ++line_number;
     if (absl::StripAsciiWhitespace(line).empty()) continue;
-    if (line_number == 1) separator = FindSeparator(line);
+    const bool first = std::exchange(is_first, false);
+    if (first) separator = FindSeparator(line);
     const size_t end = separator.empty() ? absl::string_view::npos : line.find(separator);
     int32_t item = 0;
     const bool has_number = absl::SimpleAtoi(line.substr(0, end), &item) && item >= 1;
-    if (!has_number && line_number == 1 && end != absl::string_view::npos) continue;  // a header
+    if (!has_number && first && end != absl::string_view::npos) continue;  // a header
     if (!has_number || end == absl::string_view::npos) {
       return absl::DataLossError(absl::StrFormat(
           "%s line %d: expected the number of an item and its name%s, found \"%s\"", path, line_number,

@@ -51,6 +51,12 @@ TEST_CASE("The lists of films of every MovieLens are read") {
     CHECK(names.at(7) == "blue[31m sofa");
     CHECK(names.at(9) == "lamp");
   }
+  SECTION("blank lines, a byte order mark and a header before it") {
+    const std::string rest = GENERATE(as<std::string>(), "", "\r\n \n", "item|name\n", "\nitem|name\n");
+    const ItemNames names = ReadItemNames(Write("own.txt", "\xef\xbb\xbf" + rest + "7|sofa\n9|lamp\n")).value();
+    CHECK(names.size() == 2);
+    CHECK(names.at(7) == "sofa");
+  }
 }
 
 TEST_CASE("What is not a list of items is refused with its line") {
@@ -61,6 +67,7 @@ TEST_CASE("What is not a list of items is refused with its line") {
   };
   CHECK_THAT(error("just text\n"), Contains("bad line 1: expected the number of an item and its name, with |, ::, a "
                                             "comma or a tab between them, found \"just text\""));
+  CHECK_THAT(error("\n1|a\ntwo|b\n"), Contains("bad line 3: ") && Contains("with | between them"));
   CHECK_THAT(error("1|a\ntwo|b\n"), Contains("bad line 2: ") && Contains("with | between them, found \"two|b\""));
   CHECK_THAT(error("1|a\n2\n"), Contains("bad line 2: "));
   CHECK_THAT(error("0|a\n-1|b\n"), Contains("bad line 2: "));

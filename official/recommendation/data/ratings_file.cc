@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "official/recommendation/data/zip_member.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/file_kind.h"
@@ -180,6 +181,7 @@ class Parser {
 
   absl::Status AddLine(absl::string_view line) {
     ++line_number_;
+    if (line_number_ == 1) absl::ConsumePrefix(&line, "\xef\xbb\xbf");  // a byte order mark
     if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
     if (separator_.empty() && (separator_ = FindSeparator(line)).empty()) {
       return Error(

@@ -17,10 +17,11 @@ namespace official::recommendation {
 
 // Reads a ratings file, or a zip archive's only member called ratings.csv, ratings.dat or u.data. The first line may be
 // a header: four fields none of which is a number. Users and items are numbers from 1 to 2^31 - 1, the rating is any
-// number, the timestamp a whole one. Lines may end in CR LF. A last line without a line end is read too, with a warning
-// that the file may have been cut. DataLoss, with file and line, what is there and what should be, for any other line,
-// for a file without ratings, and for an archive that is damaged, has names that lead out of it ("../"), none or
-// several such members, or one of more than 4 GiB. Other errors as in utils/files.
+// number, the timestamp a whole one. Lines may end in CR LF, and a byte order mark may begin the file. A last line
+// without a line end is read too, with a warning that the file may have been cut. DataLoss, with file and line, what is
+// there and what should be, for any other line, for a file without ratings, and for an archive that is damaged, has
+// names that lead out of it ("../"), none or several such members, or one of more than 4 GiB. Other errors as in
+// utils/files.
 absl::StatusOr<std::vector<Rating>> ReadRatings(const std::string& path);
 
 // Does the same, but asks `on_bad_line` about the error of each bad line (from 1): if it returns OK, the line is left

@@ -53,7 +53,11 @@ TEST_CASE("ReadRatings reads MovieLens's files and what has other separators") {
                "user id\titem id\trating\ttimestamp\r\n1\t1193\t5\t978300760\r\n2147483647\t661\t3\t-5\r\n",
                "user id,item id,rating,time stamp\n1,1193,5,978300760\n2147483647,661,3,-5\n",
                "user;item;rating;timestamp\n1;1193;5;978300760\n2147483647;661;3;-5\n",
-               "1 1193 5 978300760\n2147483647 661 3 -5\n");
+               "1 1193 5 978300760\n2147483647 661 3 -5\n",
+               "\xef\xbb\xbf"
+               "1,1193,3.5,978300760\n2147483647,661,0,-5\n",
+               "\xef\xbb\xbf"
+               "user,item,rating,timestamp\r\n1,1193,3.5,978300760\r\n2147483647,661,0,-5\r\n");
   CHECK(ReadRatings(Write("ratings", text)).value() == kTwo);
 }
 
