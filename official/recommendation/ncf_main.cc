@@ -17,7 +17,8 @@
 #include "utils/run/predict_lines.h"
 #include "utils/run/standalone/main.h"
 
-ABSL_FLAG(std::string, dataset, "ml-1m", "MovieLens data set to train on: 1 or 20 million ratings.");
+ABSL_FLAG(std::string, dataset, "ml-1m",
+          "MovieLens data set to train on: 100 thousand, 1 million or 20 million ratings.");
 ABSL_FLAG(bool, download_if_missing, true, "Download the data set if it is not in --data_dir.");
 ABSL_FLAG(
     std::string, ratings_file, "",

@@ -77,6 +77,11 @@ class MlperfLogTest(harness.InteropTest):
             self.log.write_text("".join(line for line in lines if f'"{key}"' not in line))
             self.assertIn(key, self.complaints(RULESETS[0]))
 
+    def test_other_than_999_negatives(self) -> None:
+        self.run_binary(*self.flags, "--train_epochs=1", "--num_eval_negatives=98")
+        self.assertEqual(self.values("eval_samples"), [ratings.NUM_USERS * 99])
+        self.assertIn("eval_samples", self.complaints(RULESETS[0]))
+
     def test_threshold(self) -> None:
         self.run_binary(*self.flags, "--train_epochs=3", "--hr_threshold=0")
         self.check()
