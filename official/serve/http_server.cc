@@ -10,6 +10,7 @@
 #include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http.hpp>
 #include <csignal>
+#include <cstdint>
 #include <new>
 #include <optional>
 #include <set>
@@ -47,7 +48,10 @@ struct Shared {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, Shared& shared)
-      : shared_(shared), stream_(std::move(socket)), buffer_(shared.options.max_header_bytes + 4096) {}
+      : shared_(shared),
+        stream_(std::move(socket)),
+        handler_timer_(shared.io),
+        buffer_(shared.options.max_header_bytes + 4096) {}
 
   void ReadRequest() {
     parser_.emplace();
@@ -140,10 +144,28 @@ class Connection : public std::enable_shared_from_this<Connection> {
     is_version_1_0_ = message.version() < 11;
     is_head_ = message.method() == http::verb::head;
     stream_.expires_never();
-    shared_.handler(std::move(request), [self = shared_from_this()](HttpResponse response) {
-      net::post(self->shared_.io,
-                [self, response = std::move(response)]() mutable { self->Write(std::move(response)); });
+    const int64_t number = num_answered_;
+    shared_.handler(std::move(request), [self = shared_from_this(), number](HttpResponse response) {
+      net::post(self->shared_.io, [self, number, response = std::move(response)]() mutable {
+        self->Answer(number, std::move(response));
+      });
     });
+    handler_timer_.expires_after(shared_.options.timeout);
+    // Weak: CloseAbandoned must not take this for an operation that will end the connection.
+    handler_timer_.async_wait([weak = weak_from_this(), number](error_code error) {
+      const std::shared_ptr<Connection> self = weak.lock();
+      if (error || self == nullptr) return;
+      self->Answer(number, ErrorTo(504, "the request has waited for --rest_api_timeout_in_ms"));
+    });
+  }
+
+  // Writes the response to a request of the handler, `number` of them having been answered when it came, unless it has
+  // one already.
+  void Answer(int64_t number, HttpResponse response) {
+    if (number != num_answered_) return;
+    ++num_answered_;
+    handler_timer_.cancel();
+    Write(std::move(response));
   }
 
   void RefuseBody() {
@@ -204,11 +226,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   Shared& shared_;
   beast::tcp_stream stream_;
+  net::steady_timer handler_timer_;  // how long the handler may take
   beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   std::optional<http::response<http::string_body>> response_;
-  size_t reserved_ = 0;  // of total_bytes
-  bool waits_ = true;    // for a header
+  size_t reserved_ = 0;       // of total_bytes
+  int64_t num_answered_ = 0;  // of the handler's requests
+  bool waits_ = true;         // for a header
   bool answered_ = false;
   bool keep_alive_ = false, is_version_1_0_ = false, is_head_ = false, discard_ = false;
 };
@@ -304,7 +328,7 @@ class Server : public HttpServer {
     stopping_();
     const auto connections = shared_.connections;
     for (const auto& connection : connections) connection->Stop();
-    end_.expires_after(shared_.options.timeout);
+    end_.expires_after(shared_.options.timeout + kLastAnswerTime);
     end_.async_wait([this](error_code error) {
       if (error) return;
       const auto late = shared_.connections;
@@ -376,6 +400,9 @@ class Server : public HttpServer {
       if (!error) Accept();
     });
   }
+
+  // For the 504 of a request that came just before the signal.
+  static constexpr milliseconds kLastAnswerTime{500};
 
   Shared shared_;
   net::signal_set signals_;

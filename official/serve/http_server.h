@@ -33,7 +33,8 @@ struct HttpOptions {
   // The bodies that are read, waited for or answered at a time; a request that would exceed this is answered 503.
   size_t max_total_bytes = 256 << 20;
   // A connection is closed if its next request has not come in this time, from the first byte to the last, or its
-  // response has not gone. So a client that sends a byte now and then holds it no longer than another.
+  // response has not gone. So a client that sends a byte now and then holds it no longer than another. A request that
+  // the handler has not answered in this time is answered 504.
   std::chrono::milliseconds timeout{30000};
 };
 
@@ -43,8 +44,8 @@ HttpResponse ErrorTo(int status, const std::string& message);
 class HttpServer {
  public:
   using Done = std::function<void(HttpResponse)>;
-  // Answers a request by calling `done` once, from any thread, now or later. It is called by the thread of Run, and
-  // must not keep that for long.
+  // Answers a request by calling `done` once, from any thread, now or later; after options.timeout the call has no
+  // effect. It is called by the thread of Run, and must not keep that for long.
   using Handler = std::function<void(HttpRequest, Done done)>;
 
   // Begins to listen, also to the signals that end Run: one that comes before ends it when it begins. AlreadyExists if
@@ -61,7 +62,8 @@ class HttpServer {
     size_t num_unanswered = 0;
   };
   // Serves until a SIGTERM, SIGINT or SIGUSR1, calls `stopping`, and answers the requests that have begun to arrive,
-  // for at most options.timeout. A second SIGINT ends the process. After the return signals have their default effect.
+  // for little more than options.timeout. A second SIGINT ends the process. After the return signals have their default
+  // effect.
   virtual End Run(const std::function<void()>& stopping) = 0;
   // Ends Run as a signal does, from any thread; End::signal is then 0.
   virtual void Stop() = 0;

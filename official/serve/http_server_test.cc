@@ -12,10 +12,12 @@
 namespace official::serve {
 namespace {
 
+constexpr char kRequest[] = "GET /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n";
+
 // Sends a request, and returns all that comes until the server closes the connection.
 std::string Get(int port) {
   boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string(port));
-  client << "GET /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n" << std::flush;
+  client << kRequest << std::flush;
   return std::string(std::istreambuf_iterator<char>(client), {});
 }
 
@@ -25,7 +27,7 @@ bool HasDefaultEffect(int signal) {
   return action.sa_handler == SIG_DFL;
 }
 
-TEST_CASE("after Run signals have their default effect, and it tells how many requests are not answered") {
+TEST_CASE("after Run signals have their default effect, and no request is left without an answer") {
   const bool answers = GENERATE(true, false);
   std::atomic<bool> called{false};
   HttpServer::Done kept;
@@ -52,9 +54,52 @@ TEST_CASE("after Run signals have their default effect, and it tells how many re
   kept = nullptr;
   CHECK(stopping);
   CHECK(end.signal == SIGTERM);
-  CHECK(end.num_unanswered == (answers ? 0 : 1));
-  CHECK((answer.find("HTTP/1.1 200 OK") == 0) == answers);
+  CHECK(end.num_unanswered == 0);
+  CHECK(answer.find(answers ? "HTTP/1.1 200 OK" : "HTTP/1.1 504 Gateway Timeout") == 0);
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) CHECK(HasDefaultEffect(signal));
+}
+
+TEST_CASE("Run tells how many requests have begun and are not answered") {
+  HttpOptions options;
+  options.timeout = std::chrono::milliseconds(200);
+  const auto server = HttpServer::Listen(options, [](const HttpRequest&, const HttpServer::Done&) {});
+  REQUIRE(server.ok());
+  boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string((*server)->port()));
+  client << "GET /v1/models/m HTTP/1.1\r\n" << std::flush;
+  std::raise(SIGTERM);
+  CHECK((*server)->Run([] {}).num_unanswered == 1);
+}
+
+TEST_CASE("a request that the handler answers too late gets 504, and the next one of the connection its own answer") {
+  HttpServer::Done late;
+  HttpOptions options;
+  options.timeout = std::chrono::milliseconds(200);
+  const auto server = HttpServer::Listen(options, [&](const HttpRequest&, const HttpServer::Done& done) {
+    if (late == nullptr) {
+      late = done;
+    } else {
+      late({.body = "late"});
+      done({.body = "{}"});
+    }
+  });
+  REQUIRE(server.ok());
+  std::thread serving([&] { (*server)->Run([] {}); });
+  boost::asio::ip::tcp::iostream client("127.0.0.1", std::to_string((*server)->port()));
+  client << kRequest << std::flush;
+  std::string line;
+  std::getline(client, line);
+  CHECK(line == "HTTP/1.1 504 Gateway Timeout\r");
+  while (std::getline(client, line) && line != "\r") continue;
+  std::getline(client, line);
+  CHECK(line.find("--rest_api_timeout_in_ms") != std::string::npos);
+  client << "GET /v1/models/m HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" << std::flush;
+  const std::string next(std::istreambuf_iterator<char>(client), {});
+  CHECK(next.find("HTTP/1.1 200 OK") == 0);
+  CHECK(next.find("\r\n\r\n{}") != std::string::npos);
+  CHECK(next.find("late") == std::string::npos);
+  std::raise(SIGTERM);
+  serving.join();
+  late = nullptr;
 }
 
 TEST_CASE("a signal before Run ends it when it begins, after the requests that have come are answered") {

@@ -2,7 +2,6 @@
 
 #include <sys/stat.h>
 
-#include <csignal>
 #include <exception>
 #include <memory>
 #include <new>
@@ -153,10 +152,8 @@ absl::Status CheckNotStopped() {
   return absl::CancelledError("stopped before it served");
 }
 
-// What RunMain needs to end the process by that signal.
-absl::Status EndBySignal(const HttpServer::End& end) {
-  const misc::StopSignals signals;
-  std::raise(end.signal);
+// Returns what RunMain needs to end the process by the signal.
+absl::Status StatusOf(const HttpServer::End& end) {
   if (end.num_unanswered == 0) return absl::CancelledError("stopped; all requests that had begun are answered");
   return absl::CancelledError(
       absl::StrCat("stopped; requests that had begun and are not answered: ", end.num_unanswered,
@@ -192,6 +189,8 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
       LOG(INFO) << "stopping: answering the requests that have begun";
       models.Hurry();
     });
+    // No client waits any more: a batch that is still computed is given up.
+    misc::RequestStop(end.signal);
     models.Stop();
   });
   absl::Cleanup join = [&] {
@@ -203,7 +202,7 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
                [&] { return config.poll_wait.count() > 0 ? checkpoints.Open() : nullptr; });
   std::move(join).Invoke();
   signals.reset();
-  return EndBySignal(end);
+  return StatusOf(end);
 }
 
 }  // namespace official::serve

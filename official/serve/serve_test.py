@@ -637,6 +637,18 @@ class OtherModelsTest(ProgramTestCase):
             status, answer = self.predict(server, "transformer", ["w1", text])
             self.assertEqual(status, 400, answer)
             self.assertIn(words, answer["error"])
+        server.kill()
+        # A batch that takes minutes keeps neither clients nor a signal waiting.
+        flags = ("--rest_api_timeout_in_ms=1000", "--max_batch_size=128", "--intra_op_parallelism_threads=1")
+        server = Server(self, self.folder / "transformer", *flags)
+        for instances in (["w1 " * 1000] * 128, ["w1"]):
+            status, answer = self.predict(server, "transformer", instances)
+            self.assertEqual(status, 504, answer)
+            self.assertIn("--rest_api_timeout_in_ms", answer["error"])
+        server.process.send_signal(signal.SIGTERM)
+        _, stderr = server.process.communicate(timeout=self.deadline)
+        self.assertEqual(server.process.returncode, -signal.SIGTERM, stderr)
+        self.assertIn("serve_main: stopped; all requests that had begun are answered", stderr)
 
 
 if __name__ == "__main__":

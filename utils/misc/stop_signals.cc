@@ -24,8 +24,7 @@ void Handle(int signal) {
     save_requested = true;
   } else {
     if (signal == SIGINT && interrupted.exchange(true)) DieOfSignal(signal);
-    int none = 0;
-    stop_signal.compare_exchange_strong(none, signal);  // the first one counts
+    RequestStop(signal);
   }
 }
 
@@ -50,6 +49,11 @@ StopSignals::StopSignals() {
 StopSignals::~StopSignals() {
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous[i], nullptr);
   installed = false;
+}
+
+void RequestStop(int signal) {
+  int none = 0;
+  stop_signal.compare_exchange_strong(none, signal);  // the first one counts
 }
 
 bool TakeSaveRequest() { return save_requested.exchange(false); }

@@ -20,6 +20,8 @@ class StopSignals {
 int StopSignalReceived();
 // Returns the same as a flag, for frequent reads.
 const std::atomic<int>& StopSignalFlag();
+// Makes StopSignalReceived return `signal`, unless another one came before: for one that was taken otherwise.
+void RequestStop(int signal);
 // True if there was a SIGUSR2 since the last call.
 bool TakeSaveRequest();
 

@@ -76,6 +76,18 @@ TEST_CASE("The first signal counts, and a second SIGINT after any other") {
   CHECK(WTERMSIG(interrupted) == SIGINT);
 }
 
+TEST_CASE("A signal that was taken otherwise is one that came") {
+  const int status = StatusOfChild([] {
+    RequestStop(0);
+    if (StopSignalReceived() != 0) _exit(1);
+    RequestStop(SIGTERM);
+    RequestStop(SIGINT);
+    _exit(StopSignalReceived() == SIGTERM ? 0 : 2);
+  });
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+
 TEST_CASE("A signal that came ignored stays ignored") {
   const int status = StatusOfChild([] {
     std::signal(SIGINT, SIG_IGN);
