@@ -15,8 +15,10 @@ void Finish(Batcher::Done& done, absl::StatusOr<std::vector<Values>> result) {
 
 }  // namespace
 
-void Batcher::Add(std::vector<Values> examples, Clock::time_point deadline, Done done) {
+void Batcher::Add(std::shared_ptr<Servable> servable, std::vector<Values> examples, Clock::time_point deadline,
+                  Done done) {
   auto request = std::make_shared<Request>();
+  request->servable = std::move(servable);
   request->outputs.resize(examples.size());
   request->num_left = examples.size();
   request->deadline = deadline;
@@ -45,18 +47,23 @@ void Batcher::Hurry() {
   changed_.notify_one();
 }
 
+bool Batcher::IsFull() const {
+  return waiting_.size() >= options_.max_batch_size ||
+         waiting_.front().request->servable != waiting_.back().request->servable;
+}
+
 std::vector<Batcher::Item> Batcher::Take(Clock::time_point until) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, until, [&] { return stopped_ || !waiting_.empty(); });
   if (!waiting_.empty() && options_.batch_timeout.count() > 0) {
     const Item& first = waiting_.front();
     const Clock::time_point end = std::min(first.added + options_.batch_timeout, first.request->deadline);
-    const bool ready = changed_.wait_until(lock, std::min(end, until),
-                                           [&] { return hurries_ || waiting_.size() >= options_.max_batch_size; });
+    const bool ready = changed_.wait_until(lock, std::min(end, until), [&] { return hurries_ || IsFull(); });
     if (!ready && until < end) return {};
   }
   std::vector<Item> items;
-  while (!waiting_.empty() && items.size() < options_.max_batch_size) {
+  while (!waiting_.empty() && items.size() < options_.max_batch_size &&
+         (items.empty() || items[0].request->servable == waiting_.front().request->servable)) {
     items.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -77,7 +84,8 @@ void Batcher::RunItems(std::vector<Item> items, const RunBatch& run) {
     computed.push_back(std::move(item));
   }
   if (examples.empty()) return;
-  absl::StatusOr<std::vector<Values>> outputs = run(examples);
+  const std::shared_ptr<Servable>& servable = computed[0].request->servable;
+  absl::StatusOr<std::vector<Values>> outputs = run(servable, examples);
   // The items of a request follow each other.
   if (outputs.ok() || computed.front().request == computed.back().request) {
     return Deliver(computed, std::move(outputs));
@@ -85,7 +93,7 @@ void Batcher::RunItems(std::vector<Item> items, const RunBatch& run) {
   for (size_t begin = 0, end = 0; begin < computed.size(); begin = end) {
     while (end < computed.size() && computed[end].request == computed[begin].request) ++end;
     Deliver(absl::MakeConstSpan(computed).subspan(begin, end - begin),
-            run(absl::MakeConstSpan(examples).subspan(begin, end - begin)));
+            run(servable, absl::MakeConstSpan(examples).subspan(begin, end - begin)));
   }
 }
 

@@ -1,4 +1,4 @@
-// Batcher: the examples of concurrent requests in common batches.
+// Batcher: the examples of concurrent requests in common batches, each of one servable.
 #pragma once
 
 #include <chrono>
@@ -29,13 +29,15 @@ class Batcher {
   // Takes the outputs of all examples of a request, or the error of one of its batches. If a batch fails that has
   // examples of several requests, those of each request are run again alone, so that none gets another's error.
   using Done = std::function<void(absl::StatusOr<std::vector<Values>>)>;
-  using RunBatch = std::function<absl::StatusOr<std::vector<Values>>(absl::Span<const Values>)>;
+  using RunBatch = std::function<absl::StatusOr<std::vector<Values>>(const std::shared_ptr<Servable>& servable,
+                                                                     absl::Span<const Values> examples)>;
 
   explicit Batcher(const BatcherOptions& options) : options_(options) {}
 
-  // Adds the examples of a request, at least one, from any thread. `done` is called once, by the thread of Serve:
-  // with DeadlineExceeded if a batch with one of them would begin after `deadline`.
-  void Add(std::vector<Values> examples, Clock::time_point deadline, Done done);
+  // Adds the examples of a request, at least one, that `servable` has prepared and will run, from any thread. `done` is
+  // called once, by the thread of Serve: with DeadlineExceeded if a batch with one of them would begin after
+  // `deadline`.
+  void Add(std::shared_ptr<Servable> servable, std::vector<Values> examples, Clock::time_point deadline, Done done);
 
   // Runs batches, with the calling thread, until Stop is called and no example waits. Calls `idle` at least every
   // `interval`, between two batches.
@@ -46,6 +48,7 @@ class Batcher {
 
  private:
   struct Request {
+    std::shared_ptr<Servable> servable;
     std::vector<Values> outputs;
     size_t num_left;
     Clock::time_point deadline;
@@ -58,6 +61,8 @@ class Batcher {
     Clock::time_point added;
   };
 
+  // True if no further example can be in the next batch.
+  bool IsFull() const;
   // Waits for the next batch, at most until `until`; returns nothing if there is none by then.
   std::vector<Item> Take(Clock::time_point until);
   static void RunItems(std::vector<Item> items, const RunBatch& run);

@@ -14,7 +14,7 @@ using std::chrono::seconds;
 using Result = absl::StatusOr<std::vector<Values>>;
 
 // The outputs are the examples; one that is "bad" fails its batch.
-Result Echo(absl::Span<const Values> examples) {
+Result Echo(const std::shared_ptr<Servable>&, absl::Span<const Values> examples) {
   for (const Values& example : examples) {
     if (std::get<std::string>(example[0]) == "bad") return absl::InternalError("it is bad");
   }
@@ -39,13 +39,14 @@ TEST_CASE("an example that fails its batch fails its own request only") {
   std::vector<std::optional<Result>> results(4);
   const std::vector<std::vector<std::string>> requests = {{"a", "b"}, {"c", "bad"}, {"d", "e"}, {"f"}};
   for (size_t i = 0; i < requests.size(); ++i) {
-    batcher.Add(Texts(requests[i]), deadline, [&results, i](Result result) { results[i] = std::move(result); });
+    batcher.Add(nullptr, Texts(requests[i]), deadline,
+                [&results, i](Result result) { results[i] = std::move(result); });
   }
   batcher.Stop();
   std::vector<size_t> sizes;
-  const auto run = [&](absl::Span<const Values> examples) {
+  const auto run = [&](const std::shared_ptr<Servable>& servable, absl::Span<const Values> examples) {
     sizes.push_back(examples.size());
-    return Echo(examples);
+    return Echo(servable, examples);
   };
   batcher.Serve(run, hours(1), [] {});
   // The first batch, its three requests, and the second batch.
@@ -57,7 +58,8 @@ TEST_CASE("an example that fails its batch fails its own request only") {
 TEST_CASE("idle is called while an example waits for others") {
   Batcher batcher({.max_batch_size = 2, .batch_timeout = seconds(20)});
   std::optional<Result> result;
-  batcher.Add(Texts({"a"}), Batcher::Clock::now() + hours(1), [&](Result given) { result = std::move(given); });
+  batcher.Add(nullptr, Texts({"a"}), Batcher::Clock::now() + hours(1),
+              [&](Result given) { result = std::move(given); });
   int num_idle = 0;
   batcher.Serve(Echo, milliseconds(1), [&] {
     // Until the third call it has waited in vain.

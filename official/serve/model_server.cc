@@ -64,7 +64,7 @@ void ModelServer::Handle(HttpRequest request, HttpServer::Done done) {
     return done(ErrorTo(400, absl::StrCat("Malformed request: ", misc::Printable(request.method), " ",
                                           misc::Printable(request.target))));
   }
-  const std::shared_ptr<Servable> present = servable();
+  std::shared_ptr<Servable> present = servable();
   const int64_t version = present->version();
   if (path->model != options_.model_name || path->version.value_or(version) != version) {
     const std::string name = misc::Printable(path->model);
@@ -89,8 +89,9 @@ void ModelServer::Handle(HttpRequest request, HttpServer::Done done) {
   ++num_pending_;
   const Batcher::Clock::time_point deadline = Batcher::Clock::now() + options_.request_timeout;
   try {
-    threads_->Add([this, deadline, body = std::move(request.body), done = std::move(done)]() mutable {
-      Predict(std::move(body), deadline, [this, done = std::move(done)](HttpResponse response) {
+    threads_->Add([this, present = std::move(present), deadline, body = std::move(request.body),
+                   done = std::move(done)]() mutable {
+      Predict(std::move(present), std::move(body), deadline, [this, done = std::move(done)](HttpResponse response) {
         --num_pending_;
         done(std::move(response));
       });
@@ -139,12 +140,13 @@ std::optional<HttpResponse> ModelServer::Read(const Servable& servable, std::str
   return std::nullopt;
 }
 
-void ModelServer::Predict(std::string body, Batcher::Clock::time_point deadline, HttpServer::Done done) {
+void ModelServer::Predict(std::shared_ptr<Servable> servable, std::string body, Batcher::Clock::time_point deadline,
+                          HttpServer::Done done) {
   PredictRequest request;
   size_t reserved = 0;
   std::optional<HttpResponse> refused;
   try {
-    refused = Read(*servable(), std::move(body), deadline, request, reserved);
+    refused = Read(*servable, std::move(body), deadline, request, reserved);
   } catch (const std::bad_alloc&) {
     refused = ErrorFor(absl::ResourceExhaustedError("no memory for the request"));
   }
@@ -152,39 +154,43 @@ void ModelServer::Predict(std::string body, Batcher::Clock::time_point deadline,
     example_bytes_ -= reserved;
     return done(*std::move(refused));
   }
-  batcher_.Add(
-      std::move(request.examples), deadline,
-      [this, reserved, format = request.format, done = std::move(done)](absl::StatusOr<std::vector<Values>> outputs) {
-        example_bytes_ -= reserved;
-        HttpResponse response;
-        try {
-          response = outputs.ok() ? HttpResponse{.body = PredictResponse(format, servable()->signature(), *outputs)}
+  batcher_.Add(servable, std::move(request.examples), deadline,
+               [this, servable, reserved, format = request.format,
+                done = std::move(done)](absl::StatusOr<std::vector<Values>> outputs) {
+                 example_bytes_ -= reserved;
+                 HttpResponse response;
+                 try {
+                   response = outputs.ok()
+                                  ? HttpResponse{.body = PredictResponse(format, servable->signature(), *outputs)}
                                   : ErrorFor(outputs.status());
-        } catch (const std::bad_alloc&) {
-          response = ErrorFor(absl::ResourceExhaustedError("no memory for the response"));
-        }
-        done(std::move(response));
-      });
+                 } catch (const std::bad_alloc&) {
+                   response = ErrorFor(absl::ResourceExhaustedError("no memory for the response"));
+                 }
+                 done(std::move(response));
+               });
 }
 
-void ModelServer::Serve(std::chrono::milliseconds interval, const std::function<std::unique_ptr<Servable>()>& reload) {
-  const auto run = [this](absl::Span<const Values> examples) -> absl::StatusOr<std::vector<Values>> {
+void ModelServer::Serve(std::chrono::milliseconds interval, const std::function<void()>& idle) {
+  const auto run = [](const std::shared_ptr<Servable>& servable,
+                      absl::Span<const Values> examples) -> absl::StatusOr<std::vector<Values>> {
     try {
-      return servable()->Run(examples);
+      return servable->Run(examples);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("no memory for the batch");
     }
   };
   batcher_.Serve(run, interval, [&] {
-    std::unique_ptr<Servable> loaded;
     try {
-      loaded = reload();
-    } catch (const std::bad_alloc&) {  // then there is none
+      idle();
+    } catch (const std::bad_alloc&) {  // it is called again
     }
-    if (loaded == nullptr) return;
-    const std::scoped_lock lock(mutex_);
-    servable_ = std::move(loaded);
   });
+}
+
+void ModelServer::Replace(std::unique_ptr<Servable> servable) {
+  std::shared_ptr<Servable> other = std::move(servable);  // is destroyed without the lock
+  const std::scoped_lock lock(mutex_);
+  servable_.swap(other);
 }
 
 void ModelServer::Stop() {

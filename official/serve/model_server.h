@@ -39,10 +39,12 @@ class ModelServer {
   // Is the HttpServer's handler.
   void Handle(HttpRequest request, HttpServer::Done done);
 
-  // Computes batches, with the calling thread, until Stop. Calls `reload` at least every `interval`: the servable that
-  // it returns, if any, computes the batches from then on. If `reload` runs out of memory (std::bad_alloc), that is as
-  // if it returned none.
-  void Serve(std::chrono::milliseconds interval, const std::function<std::unique_ptr<Servable>()>& reload);
+  // Computes batches, with the calling thread, until Stop. Calls `idle` at least every `interval`, between two batches;
+  // if it runs out of memory (std::bad_alloc), the rest of that call is left out.
+  void Serve(std::chrono::milliseconds interval, const std::function<void()>& idle);
+  // Answers the requests that come from now on by `servable`. Those that have come are answered by the one before,
+  // which is kept until then.
+  void Replace(std::unique_ptr<Servable> servable);
   // From now on no request waits for others that would fill its batch.
   void Hurry() { batcher_.Hurry(); }
   // For the time when no client waits any more: gives up the requests whose examples are being prepared, and ends Serve
@@ -52,7 +54,8 @@ class ModelServer {
  private:
   class RequestThreads;
 
-  void Predict(std::string body, Batcher::Clock::time_point deadline, HttpServer::Done done);
+  void Predict(std::shared_ptr<Servable> servable, std::string body, Batcher::Clock::time_point deadline,
+               HttpServer::Done done);
   // Reads and prepares the examples of a request, whose bytes are added to example_bytes_ and given as `reserved`.
   // Returns the response to one that is refused.
   std::optional<HttpResponse> Read(const Servable& servable, std::string body, Batcher::Clock::time_point deadline,

@@ -41,6 +41,30 @@ class Echo : public Servable {
                                 .outputs = {{"y", compute::DType::kFloat32, {2}}}};
 };
 
+// Prepares an example as its version, and answers ten times what was prepared, plus its version.
+class Versioned : public Servable {
+ public:
+  explicit Versioned(int64_t version) : version_(version) {}
+
+  const Signature& signature() const override { return signature_; }
+  int64_t version() const override { return version_; }
+  absl::StatusOr<Values> Prepare(Values) const override { return Values{compute::Tensor::Scalar<int64_t>(version_)}; }
+  absl::StatusOr<std::vector<Values>> Run(absl::Span<const Values> examples) override {
+    std::vector<Values> outputs;
+    for (const Values& example : examples) {
+      const auto prepared = std::get<compute::Tensor>(example[0]).scalar<int64_t>();
+      outputs.push_back({compute::Tensor::Scalar<int64_t>(10 * prepared + version_)});
+    }
+    return outputs;
+  }
+
+ private:
+  const int64_t version_;
+  const Signature signature_ = {.name = "versioned",
+                                .inputs = {{"x", compute::DType::kFloat32, {2}}},
+                                .outputs = {{"y", compute::DType::kInt64, {}}}};
+};
+
 ModelServerOptions WithTimeout(milliseconds timeout) {
   ModelServerOptions options;
   options.model_name = "m";
@@ -48,12 +72,12 @@ ModelServerOptions WithTimeout(milliseconds timeout) {
   return options;
 }
 
-std::future<HttpResponse> Ask(ModelServer& server, size_t num_examples) {
+std::future<HttpResponse> Ask(ModelServer& server, size_t num_examples,
+                              const std::string& path = "/v1/models/m:predict") {
   const std::vector<absl::string_view> examples(num_examples, "[0, 0]");  // each 8 bytes of float32
   const std::string body = absl::StrCat(R"({"instances": [)", absl::StrJoin(examples, ","), "]}");
   const auto answer = std::make_shared<std::promise<HttpResponse>>();
-  server.Handle({"POST", "/v1/models/m:predict", body},
-                [answer](HttpResponse response) { answer->set_value(std::move(response)); });
+  server.Handle({"POST", path, body}, [answer](HttpResponse response) { answer->set_value(std::move(response)); });
   return answer->get_future();
 }
 
@@ -63,7 +87,7 @@ TEST_CASE("examples of more bytes than the limits are refused, of a request and 
   options.max_request_example_bytes = 80;
   options.max_total_example_bytes = 100;
   ModelServer server(options, std::make_unique<Echo>());
-  std::thread serve([&] { server.Serve(hours(1), [] { return nullptr; }); });
+  std::thread serve([&] { server.Serve(hours(1), [] {}); });
   const HttpResponse large = Ask(server, 11).get();
   CHECK(large.status == 413);
   CHECK_THAT(large.body, Contains("the 11 examples have 88 bytes when decoded, more than 80"));
@@ -83,7 +107,7 @@ TEST_CASE("one example is taken whatever the limits are") {
   ModelServerOptions options = WithTimeout(hours(1));
   options.max_request_example_bytes = options.max_total_example_bytes = 1;
   ModelServer server(options, std::make_unique<Echo>());
-  std::thread serve([&] { server.Serve(hours(1), [] { return nullptr; }); });
+  std::thread serve([&] { server.Serve(hours(1), [] {}); });
   CHECK(Ask(server, 1).get().status == 200);
   server.Stop();
   serve.join();
@@ -105,13 +129,33 @@ TEST_CASE("a server that has no memory for another servable keeps its own") {
   std::promise<void> tried_again;
   int num_tries = 0;
   std::thread serve([&] {
-    server.Serve(milliseconds(1), [&]() -> std::unique_ptr<Servable> {
+    server.Serve(milliseconds(1), [&] {
       if (++num_tries == 2) tried_again.set_value();
       throw std::bad_alloc();
     });
   });
   tried_again.get_future().wait();
   CHECK(Ask(server, 1).get().status == 200);
+  server.Stop();
+  serve.join();
+}
+
+TEST_CASE("a request is prepared, run and answered by the servable that was there when it came") {
+  ModelServerOptions options = WithTimeout(hours(1));
+  options.num_request_threads = 1;  // requests are added in their order
+  options.batcher = {.max_batch_size = 100, .batch_timeout = hours(1)};
+  ModelServer server(options, std::make_unique<Versioned>(1));
+  std::thread serve([&] { server.Serve(hours(1), [] {}); });
+  std::future<HttpResponse> before = Ask(server, 2, "/v1/models/m/versions/1:predict");
+  server.Replace(std::make_unique<Versioned>(2));
+  CHECK(Ask(server, 1, "/v1/models/m/versions/1:predict").get().status == 404);
+  // Ends the wait of the other one, whose batch it cannot be in.
+  std::future<HttpResponse> after = Ask(server, 1);
+  const HttpResponse first = before.get();
+  CHECK(first.status == 200);
+  CHECK_THAT(first.body, Contains("11,\n        11\n"));
+  server.Hurry();
+  CHECK_THAT(after.get().body, Contains("22\n"));
   server.Stop();
   serve.join();
 }

@@ -90,9 +90,11 @@ class NewCheckpoints {
     }
     served_ = files;
     failed_.reset();
-    LOG(INFO) << "serving step " << (*opened)->version() << " (" << latest << ")";
     return *std::move(opened);
   }
+
+  // The name of the last checkpoint that Open has returned a servable of.
+  const std::string& served() const { return served_->name; }
 
  private:
   // Does the same as OpenIntact. Nothing is thrown: the one before must still be served.
@@ -198,8 +200,14 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
     network.join();
   };
   TellAddress(config, options.model_name, version, server->port(), out);  // when no thread is left to be started
-  models.Serve(config.poll_wait.count() > 0 ? config.poll_wait : std::chrono::hours(24),
-               [&] { return config.poll_wait.count() > 0 ? checkpoints.Open() : nullptr; });
+  const bool follows = config.poll_wait.count() > 0;
+  models.Serve(follows ? config.poll_wait : std::chrono::hours(24), [&] {
+    std::unique_ptr<Servable> opened = follows ? checkpoints.Open() : nullptr;
+    if (opened == nullptr) return;
+    const int64_t step = opened->version();
+    models.Replace(std::move(opened));
+    LOG(INFO) << "serving step " << step << " (" << checkpoints.served() << ")";
+  });
   std::move(join).Invoke();
   signals.reset();
   return StatusOf(end);
