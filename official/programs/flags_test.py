@@ -301,6 +301,23 @@ class FlagsTest(unittest.TestCase):
             self.rehearse("mnist_main", model_dir, "--dry_run", "--use_synthetic_data", "--num_gpus=99", code=2)
             (Path(folder) / "file").touch()
             self.rehearse("mnist_main", Path(folder) / "file/model", "--dry_run", "--use_synthetic_data", code=73)
+            flags = ("--dry_run", "--use_synthetic_data", "--num_gpus=0")
+            self.rehearse("mnist_main", model_dir, *flags, "--keep_best=HR:max", code=2)
+            mine, linked, logs = (Path(folder) / name for name in ("mine", "linked", "logs"))
+            for directory, name in ((mine, "thesis.tex"), (linked, "checkpoint"), (logs, "metrics")):
+                directory.mkdir()
+                (directory / name).touch()
+            self.rehearse("mnist_main", mine, *flags, "--clean", code=2)
+            self.assertTrue((mine / "thesis.tex").exists())
+            (linked / "flags.txt").symlink_to(mine / "thesis.tex")
+            self.rehearse("mnist_main", linked, *flags, code=73)
+            self.rehearse("mnist_main", linked, *flags, "--clean", "--max_train_steps=1")
+            (logs / "metric.log").symlink_to(mine / "thesis.tex")
+            self.rehearse("mnist_main", model_dir, *flags, f"--benchmark_log_dir={logs}", code=73)
+            if os.geteuid() != 0:  # to whom nothing is forbidden
+                logs.chmod(0o500)
+                self.rehearse("mnist_main", logs, *flags, "--eval_only", code=77)
+                logs.chmod(0o700)
             done = subprocess.run(
                 [programs["mnist_main"], "--dry_run", "--use_synthetic_data", f"--model_dir={model_dir}"],
                 capture_output=True, timeout=DEADLINE, text=True,

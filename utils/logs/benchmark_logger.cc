@@ -1,9 +1,6 @@
 #include "utils/logs/benchmark_logger.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
@@ -79,12 +76,7 @@ absl::Status BaseBenchmarkLogger::WriteRun(const Json& record) {
 absl::StatusOr<std::unique_ptr<BenchmarkFileLogger>> BenchmarkFileLogger::Create(const std::string& directory,
                                                                                  Clock clock) {
   RETURN_IF_ERROR(files::MakeDirectories(directory));
-  if (files::RetryInterrupted([&] { return access(directory.c_str(), W_OK | X_OK); }) != 0) {
-    return files::ErrnoStatus(errno, "write to directory", directory);
-  }
-  for (const char* name : {kMetricFile, kRunFile}) {
-    RETURN_IF_ERROR(files::CheckRegularOrMissing(files::JoinPath(directory, name)));
-  }
+  RETURN_IF_ERROR(CheckBenchmarkLogDir(directory));
   return std::unique_ptr<BenchmarkFileLogger>(new BenchmarkFileLogger(directory, std::move(clock)));
 }
 
@@ -111,6 +103,14 @@ absl::Status BenchmarkFileLogger::WriteRun(const Json& record) {
 absl::Status BenchmarkFileLogger::OnFinish(const absl::Status& run) {
   const std::unique_ptr<files::FileWriter> metrics = std::move(metrics_);
   return metrics == nullptr ? absl::OkStatus() : metrics->Close();
+}
+
+absl::Status CheckBenchmarkLogDir(const std::string& directory) {
+  RETURN_IF_ERROR(files::CheckCanWriteIn(directory));
+  for (const char* name : {kMetricFile, kRunFile}) {
+    RETURN_IF_ERROR(files::CheckRegularOrMissing(files::JoinPath(directory, name)));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<BaseBenchmarkLogger>> CreateBenchmarkLogger(absl::string_view type,

@@ -77,6 +77,9 @@ class BenchmarkFileLogger : public BaseBenchmarkLogger {
   std::unique_ptr<files::FileWriter> metrics_;  // metric.log; null before its first record
 };
 
+// Returns the error with which BenchmarkFileLogger::Create would fail; makes nothing.
+absl::Status CheckBenchmarkLogDir(const std::string& directory);
+
 // Returns the logger that --benchmark_logger_type names: BaseBenchmarkLogger or BenchmarkFileLogger, whose files go to
 // `directory` (--benchmark_log_dir if that is set, else --model_dir). InvalidArgument for any other type; for
 // BenchmarkBigQueryLogger it says what to use instead, since there is no BigQuery client here.

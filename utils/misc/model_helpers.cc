@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 
 namespace official::misc {
@@ -41,16 +42,13 @@ bool IsWrittenByTraining(const std::string& file_name) {
   return absl::StartsWith(file_name, "records-") && absl::EndsWith(file_name, ".index");
 }
 
-}  // namespace
-
-bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric) {
-  return stop_threshold.has_value() && eval_metric >= *stop_threshold;
-}
-
-absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<std::string>& keep) {
+// Returns what --clean deletes, or why it refuses to.
+absl::StatusOr<std::vector<fs::path>> EntriesToDelete(const std::string& model_dir,
+                                                      const std::vector<std::string>& keep) {
+  std::vector<fs::path> entries;
   std::error_code error;
   const fs::file_status status = fs::status(model_dir, error);
-  if (status.type() == fs::file_type::not_found) return false;
+  if (status.type() == fs::file_type::not_found) return entries;
   if (!fs::status_known(status)) return FileError("look at", model_dir, error);
   if (!fs::is_directory(status)) return Refusal(model_dir, "that is not a directory");
   const fs::path directory = fs::canonical(model_dir, error);
@@ -76,25 +74,40 @@ absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<
     if (holds(other)) return Refusal(model_dir, absl::StrCat(other, ", which this run uses too, is there"));
   }
 
-  std::vector<fs::path> entries;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     if (it->path().filename() != "run.lock") entries.push_back(it->path());
   }
   if (error) return FileError("list", directory, error);
-  if (entries.empty()) return false;
+  if (entries.empty()) return entries;
   if (std::none_of(entries.begin(), entries.end(),
                    [](const fs::path& path) { return IsWrittenByTraining(path.filename().string()); })) {
     return Refusal(model_dir, absl::StrCat("nothing there looks like a training run (the first of ", entries.size(),
                                            " entries is ", entries.front().filename().string(),
                                            "); delete it by hand or choose another directory"));
   }
+  return entries;
+}
+
+}  // namespace
+
+bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric) {
+  return stop_threshold.has_value() && eval_metric >= *stop_threshold;
+}
+
+absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<std::string>& keep) {
+  ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesToDelete(model_dir, keep));
+  std::error_code error;
   for (const fs::path& entry : entries) {
     do {
       fs::remove_all(entry, error);
     } while (error == std::errc::interrupted);
     if (error) return FileError("delete", entry, error);
   }
-  return true;
+  return !entries.empty();
+}
+
+absl::Status CheckClean(const std::string& model_dir, const std::vector<std::string>& keep) {
+  return EntriesToDelete(model_dir, keep).status();
 }
 
 }  // namespace official::misc

@@ -21,4 +21,7 @@ bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric)
 //   - holds something, but nothing that a training run writes.
 absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<std::string>& keep);
 
+// Returns InvalidArgument where ApplyClean does; deletes nothing.
+absl::Status CheckClean(const std::string& model_dir, const std::vector<std::string>& keep);
+
 }  // namespace official::misc

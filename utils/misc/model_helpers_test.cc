@@ -60,6 +60,7 @@ TEST_CASE("ApplyClean empties a model_dir and leaves the directory") {
   scratch.Write("model/checkpoint");
   scratch.Write("model/model.ckpt-10.index");
   scratch.Write("model/eval/events.out.tfevents.1");
+  CHECK(CheckClean(scratch.path("model"), {}).ok());
   CHECK(ApplyClean(scratch.path("model"), {}).value() == true);
   CHECK(fs::exists(scratch.path("model")));
   CHECK(fs::is_empty(scratch.path("model")));
@@ -101,6 +102,7 @@ TEST_CASE("ApplyClean refuses a directory that is not a model_dir") {
   CheckRefused(ApplyClean(scratch.path("model/thesis.tex"), {}), "not a directory");
   scratch.Write("data/labels.txt");
   scratch.Write("data/train-00000-of-00001");
+  CHECK(CheckClean(scratch.path("model"), {}) == ApplyClean(scratch.path("model"), {}).status());
   CheckRefused(ApplyClean(scratch.path("data"), {}), "nothing there looks like a training run");
 }
 

@@ -14,17 +14,22 @@
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/logs/benchmark_logger.h"
 #include "utils/logs/json.h"
 #include "utils/logs/loss_recorder.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/model_helpers.h"
 #include "utils/misc/size_text.h"
+#include "utils/run/best_evaluations.h"
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
 #include "utils/run/estimator_config.h"
 #include "utils/run/learning_rate_range.h"
 #include "utils/run/run_time.h"
 #include "utils/run/schedule_table.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/estimator.h"
+#include "utils/train/model_dir.h"
 #include "utils/train/rounds.h"
 
 namespace official::run {
@@ -102,6 +107,7 @@ class Trial {
 
   absl::Status DryRun(train::Model model, const SessionOptions& options) {
     RETURN_IF_ERROR(CheckDirectories());
+    if (!options.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(config_.base, options.name, options.metrics));
     Tell("run",
          absl::StrCat(config_.base.eval_only ? std::string("one evaluation")
                                              : absl::StrCat(StepsOfRun(config_, input_, options), " steps in all"),
@@ -185,15 +191,32 @@ class Trial {
     results_ << logs::DumpJson(object) << std::endl;
   }
 
+  absl::Status CheckCanWriteModelDir() {
+    const std::string& model_dir = config_.train.model_dir;
+    RETURN_IF_ERROR(train::CheckModelDir(model_dir));
+    if (!config_.base.model_dir_given) RETURN_IF_ERROR(files::CheckOwner(model_dir));
+    const std::string log_dir = config_.benchmark.benchmark_log_dir.value_or(model_dir);
+    const bool writes_logs =
+        !config_.base.eval_only && config_.benchmark.benchmark_logger_type != "BaseBenchmarkLogger";
+    if (config_.base.clean) {  // what is there now would not be in the way
+      RETURN_IF_ERROR(files::CheckCanWriteIn(model_dir));
+      RETURN_IF_ERROR(misc::CheckClean(model_dir, config_.input_paths));
+      if (log_dir == model_dir) return absl::OkStatus();
+    } else {
+      RETURN_IF_ERROR(train::ModelDir::CheckCanWrite(model_dir));
+    }
+    return writes_logs ? logs::CheckBenchmarkLogDir(log_dir) : absl::OkStatus();
+  }
+
   absl::Status CheckDirectories() {
     const std::string& model_dir = config_.train.model_dir;
-    if (!config_.base.eval_only) RETURN_IF_ERROR(files::CheckCanWriteIn(model_dir));
+    const bool exists = files::Exists(model_dir);
+    // Without the directory, --eval_only makes none.
+    if (exists || !config_.base.eval_only) RETURN_IF_ERROR(CheckCanWriteModelDir());
     if (config_.base.export_dir) {
       RETURN_IF_ERROR(files::CheckCanWriteIn(*config_.base.export_dir));
     }
-    const absl::string_view state = !files::Exists(model_dir) ? "would be made"
-                                    : config_.base.clean      ? "would be emptied"
-                                                              : "is there";
+    const absl::string_view state = !exists ? "would be made" : config_.base.clean ? "would be emptied" : "is there";
     Tell("model_dir", absl::StrCat(model_dir, " ", state));
     return absl::OkStatus();
   }

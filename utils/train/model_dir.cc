@@ -18,15 +18,15 @@
 namespace official::train {
 namespace {
 
-constexpr char kFlagsFile[] = "flags.txt";
-constexpr char kAlgorithmsFile[] = "algorithms.txt";
-constexpr char kEvaluatedStepFile[] = "eval/evaluated_step";
+constexpr absl::string_view kFlagsFile = "flags.txt";
+constexpr absl::string_view kAlgorithmsFile = "algorithms.txt";
+constexpr absl::string_view kEvaluatedStepFile = "eval/evaluated_step";
 constexpr char kSamplesTag[] = "samples";
 constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20, kMaxStepBytes = 100;
 
 }  // namespace
 
-std::string ModelDir::File(const char* name) const { return files::JoinPath(path(), name); }
+std::string ModelDir::File(absl::string_view name) const { return files::JoinPath(path(), name); }
 
 absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, Use use, std::string meta_graph) {
   std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options), use));
@@ -34,11 +34,17 @@ absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, U
   ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
                    CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max, std::move(meta_graph)));
   dir->saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
-  for (const char* name : {kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile}) {
-    RETURN_IF_ERROR(files::CheckRegularOrMissing(dir->File(name)));
-  }
-  RETURN_IF_ERROR(files::CheckDirectoryOrMissing(dir->File("eval")));
+  RETURN_IF_ERROR(CheckCanWrite(dir->path()));
   return dir;
+}
+
+absl::Status ModelDir::CheckCanWrite(const std::string& model_dir) {
+  RETURN_IF_ERROR(files::CheckCanWriteIn(model_dir));
+  for (const absl::string_view name :
+       {absl::string_view("checkpoint"), kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile}) {
+    RETURN_IF_ERROR(files::CheckRegularOrMissing(files::JoinPath(model_dir, name)));
+  }
+  return files::CheckDirectoryOrMissing(files::JoinPath(model_dir, "eval"));
 }
 
 absl::StatusOr<LatestCheckpoint> ModelDir::FindCheckpoint() const {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 #include "utils/compute/kernel/algorithm_choices.h"
@@ -36,6 +37,9 @@ class ModelDir {
   // file system (PermissionDenied, FailedPrecondition, ...).
   // `meta_graph` is that of CheckpointSaver::Open.
   static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, Use use, std::string meta_graph = "");
+
+  // Returns the error with which Open would fail for kWrite, as far as that is known without making anything.
+  static absl::Status CheckCanWrite(const std::string& model_dir);
 
   bool writes() const { return use_ == Use::kWrite; }
   bool writes_evaluations() const { return writes() || use_ == Use::kEvaluate; }
@@ -72,7 +76,7 @@ class ModelDir {
 
  private:
   ModelDir(TrainOptions options, Use use) : options_(std::move(options)), use_(use) {}
-  std::string File(const char* name) const;
+  std::string File(absl::string_view name) const;
 
   const TrainOptions options_;
   const Use use_;
