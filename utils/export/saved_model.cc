@@ -6,6 +6,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/export/meta_graph.h"
 #include "utils/export/saved_model_check.h"
+#include "utils/export/version_directory.h"
 #include "utils/files/files.h"
 #include "utils/protos/saved_model.pb.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -40,7 +41,10 @@ absl::Status WriteSavedModel(const std::string& directory, GraphDefBuilder graph
     const std::string variables_dir = files::JoinPath(directory, "variables");
     RETURN_IF_ERROR(files::MakeDirectories(variables_dir));
     ASSIGN_OR_RETURN(const auto bundle, train::BundleWriter::Create(files::JoinPath(variables_dir, "variables")));
-    for (const auto& [name, value] : values) RETURN_IF_ERROR(bundle->Add(name, value));
+    for (const auto& [name, value] : values) {
+      RETURN_IF_ERROR(CheckNotStopped());
+      RETURN_IF_ERROR(bundle->Add(name, value));
+    }
     RETURN_IF_ERROR(bundle->Finish());
   }
   const std::string model = SerializeDeterministically(BuildSavedModel(std::move(graph), signatures));

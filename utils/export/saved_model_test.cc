@@ -11,6 +11,7 @@
 #include "utils/export/saved_model_check.h"
 #include "utils/export/write_model.h"
 #include "utils/files/files.h"
+#include "utils/misc/stop_signals.h"
 #include "utils/protos/saved_model.pb.h"
 #include "utils/train/checkpoint/bundle.h"
 
@@ -179,6 +180,20 @@ TEST_CASE("A temporary directory that somebody else has made is not used") {
   const std::string path = WriteModel({export_dir}, model.graph, model.values, {model.signature}).value();
   CHECK(std::stoll(path.substr(path.rfind('/') + 1)) == now + 3);
   CHECK(files::ListDirectory(absl::StrCat(export_dir, "/temp-", now)).value().empty());
+}
+
+TEST_CASE("A signal to stop leaves no part of an export") {
+  const std::string export_dir = NewDirectory();
+  const DenseModel model;
+  absl::Status status;
+  {
+    const misc::StopSignals signals;
+    std::raise(SIGTERM);
+    status = WriteModel({export_dir}, model.graph, model.values, {model.signature}).status();
+  }
+  { const misc::StopSignals forget; }
+  CHECK(absl::IsCancelled(status));
+  CHECK(files::ListDirectory(export_dir).value().empty());
 }
 
 TEST_CASE("Nodes get TensorFlow's names, and attributes their kinds") {

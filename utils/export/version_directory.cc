@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/misc/stop_signals.h"
 
 namespace official::exporting {
 namespace {
@@ -34,6 +35,12 @@ class TemporaryDirectory {
 
 }  // namespace
 
+absl::Status CheckNotStopped() {
+  if (misc::StopSignalReceived() == 0) return absl::OkStatus();
+  return absl::CancelledError(
+      "stopped before the export was complete, so it is removed; the same command exports again");
+}
+
 absl::StatusOr<std::string> WriteVersion(const std::string& export_dir,
                                          const std::function<absl::Status(const std::string& directory)>& write) {
   RETURN_IF_ERROR(files::MakeDirectories(export_dir));
@@ -49,6 +56,7 @@ absl::StatusOr<std::string> WriteVersion(const std::string& export_dir,
   RETURN_IF_ERROR(made);
   TemporaryDirectory directory(temporary_path());
   RETURN_IF_ERROR(write(directory.path()));
+  RETURN_IF_ERROR(CheckNotStopped());
   RETURN_IF_ERROR(directory.RenameTo(final_path()));
   RETURN_IF_ERROR(files::SyncDirectory(export_dir));
   return final_path();

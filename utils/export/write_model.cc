@@ -36,14 +36,17 @@ absl::StatusOr<std::string> WriteModel(const Destination& to, const GraphDefBuil
                                        const std::optional<Answers>& answers) {
   if (answers) RETURN_IF_ERROR(CheckGraphAnswers(graph, signatures[0], variables, *answers));
   return WriteVersion(to.export_dir, [&](const std::string& directory) -> absl::Status {
+    RETURN_IF_ERROR(CheckNotStopped());
     if (to.onnx) {
       OFFICIAL_CHECK(signatures.size() == 1) << "an ONNX model is one function";
       RETURN_IF_ERROR(WriteOnnxModel(files::JoinPath(directory, "model.onnx"), graph, variables, signatures[0]));
     }
+    RETURN_IF_ERROR(CheckNotStopped());
     if (to.saved_model) RETURN_IF_ERROR(WriteSavedModel(directory, graph, variables, signatures));
     const std::string extra_dir = files::JoinPath(directory, "assets.extra");
     if (!extra_files.empty()) RETURN_IF_ERROR(files::MakeDirectories(extra_dir));
     for (const auto& [name, content] : extra_files) {
+      RETURN_IF_ERROR(CheckNotStopped());
       RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(extra_dir, name), content));
     }
     return absl::OkStatus();

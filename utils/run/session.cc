@@ -464,6 +464,9 @@ absl::Status Session::Export(const std::map<std::string, std::string>& extra_fil
                                   .saved_model = format != ExportFormat::kOnnx,
                                   .onnx = format != ExportFormat::kSavedModel};
   const absl::string_view what = !to.onnx ? "SavedModel" : !to.saved_model ? "ONNX model" : "SavedModel and ONNX model";
+  // A signal now ends the export in order, so that nothing of it is left.
+  std::optional<misc::StopSignals> signals;
+  if (!signals_) signals.emplace();
   const logs::TaskProgress progress({.title = absl::StrCat("writing the ", what)});
   ASSIGN_OR_RETURN(const exporting::ServingGraph serving, options_.serving_graph(estimator_->model()));
   ASSIGN_OR_RETURN(const std::string path, exporting::ExportModel(*estimator_, serving, to, extra_files));

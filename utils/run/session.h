@@ -134,7 +134,8 @@ class Session {
   absl::Status End();
 
   // Writes SessionOptions::serving_graph with the values of the variables to --export_dir, if there is one, and
-  // `extra_files`, contents by name, to assets.extra/ there; on the chief only.
+  // `extra_files`, contents by name, to assets.extra/ there; on the chief only. Cancelled, with nothing left there, if
+  // a signal came before the end.
   absl::Status Export(const std::map<std::string, std::string>& extra_files = {}) const;
 
  private:
