@@ -242,6 +242,7 @@ class ServeTest(ProgramTestCase):
             ({"instances": [pixels(0), [[0.5] * 28] * 27 + [[0.5] * 27]]}, "instances[1][27] is a list of 27"),
             ({"instances": [{"b64": "AAAA"}]}, "example 0: the image"),
             ({"instances": [pixels(0), [[1.5] * 28] * 28]}, "example 1: the image has a pixel of 1.5"),
+            ({"instances": [[[1.0000001] * 28] * 28]}, "example 0: the image has a pixel of 1.0000001"),
             ({"instances": [[[-0.5] * 28] * 28]}, "example 0: the image has a pixel of -0.5"),
             ({"instances": [{"b64": base64.b64encode(png(27, bytes(27 * 27 * 3))).decode()}]}, "28x28 pixels"),
             ({"instances": [{"b64": base64.b64encode(picture(1)[:-20]).decode()}]}, "example 0: the image"),

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
+#include "utils/logs/json.h"
 #include "utils/run/predict_lines.h"
 
 namespace official::serve {
@@ -32,7 +33,8 @@ absl::StatusOr<Values> EstimatorServable::Prepare(Values example) const {
   }
   for (const float pixel : std::get<Tensor>(example[0]).flat<float>()) {
     if (pixel >= range_.min && pixel <= range_.max) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the image has a pixel of ", pixel, "; ", range_.text));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the image has a pixel of ", logs::FormatFloat(pixel), "; ", range_.text));
   }
   return example;
 }
