@@ -521,6 +521,15 @@ class ServeTest(ProgramTestCase):
         shutil.copytree(self.run_dir, without)
         (without / "flags.txt").unlink()
         self.assert_refused(self.execute(serve, f"--model_dir={without}"), 66, "flags.txt", without)
+        # What cannot be read is not missing.
+        (without / "flags.txt").write_bytes(bytes(2 << 20))
+        self.assert_refused(self.execute(serve, f"--model_dir={without}"), 65, without / "flags.txt", "bytes")
+        if os.geteuid() != 0:  # to whom nothing is forbidden
+            for path in (without / "flags.txt", without):
+                path.chmod(0)
+                done = self.execute(serve, f"--model_dir={without}")
+                self.assert_refused(done, 77, f"cannot read {without}/", "Permission denied")
+            without.chmod(0o700)
         self.assert_refused(self.execute(serve), 2, "model_dir")
         self.assert_refused(self.execute(serve, run, "--rest_api_port=65536"), 2, "rest_api_port")
         for name in ("a/b", "a:b", "a?b", "a b", "a%20", "\u00e4"):

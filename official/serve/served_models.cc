@@ -6,6 +6,7 @@
 #include "official/resnet/resnet_servable.h"
 #include "official/transformer/transformer_servable.h"
 #include "utils/compute/core/check.h"
+#include "utils/files/files.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::serve {
@@ -30,6 +31,12 @@ absl::StatusOr<std::string> ModelOfRun(const ServedRun& run) {
   const std::string& model_dir = run.config.train.model_dir;
   for (const ServedModel& model : kModels) {
     if (run.trained.contains(model.flag)) return std::string(model.name);
+  }
+  // What cannot be read is not missing.
+  for (const absl::string_view name : {"checkpoint", "flags.txt"}) {
+    constexpr int64_t kMaxBytes = 1 << 20;
+    const absl::Status status = files::ReadFile(files::JoinPath(model_dir, name), kMaxBytes).status();
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
   }
   if (!train::LatestCheckpointName(model_dir)) {
     return absl::NotFoundError(

@@ -10,7 +10,8 @@
 namespace official::serve {
 
 // Returns the name of the model that was trained in model_dir, as its flags.txt tells it: "mnist", ... NotFound if
-// there is no checkpoint, or no flags.txt of one of the training programs.
+// there is no checkpoint, or no flags.txt of one of the training programs; another error if they are there and cannot
+// be read.
 absl::StatusOr<std::string> ModelOfRun(const ServedRun& run);
 
 // Opens its latest checkpoint. Errors: those of the model's OpenServable.
