@@ -401,6 +401,8 @@ TEST_CASE("A flag file sets flags where it stands") {
   CHECK(base.data_dir_given);
   CHECK(base.train_epochs == 7);
   CHECK(Base({"--flagfile", file.path(), "-bs=6"}).batch_size == 6);
+  const FlagFile marked("marked.flags", "\xEF\xBB\xBF--batch_size=64\n");
+  CHECK(Base({marked.flag()}).batch_size == 64);
 }
 
 TEST_CASE("Flag files nest but do not include themselves") {

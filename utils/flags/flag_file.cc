@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "utils/misc/text.h"
 
 namespace official::flags {
@@ -37,7 +38,9 @@ absl::StatusOr<std::vector<FlagFileLine>> ReadFlagFile(const std::string& path) 
 
   std::vector<FlagFileLine> lines;
   int number = 0;
-  for (absl::string_view line : absl::StrSplit(content, '\n')) {
+  absl::string_view text = content;
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // the byte order mark of UTF-8, which some editors write
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     line = absl::StripAsciiWhitespace(line);
     if (line.empty() || absl::StartsWith(line, "#") || absl::StartsWith(line, "//")) continue;
