@@ -428,8 +428,13 @@ TEST_CASE("Errors in flag files name file and line") {
   CHECK_THAT(Error({value.flag()}), Contains("value.flags:1: flag --batch_size=x: "));
   const FlagFile missing("missing.flags", "--batch_size\n5\n");
   CHECK_THAT(Error({missing.flag()}), Contains("missing.flags:2: '5' is not a flag"));
-  const FlagFile unknown("unknown.flags", "#\n--batch_size 5\n");
+  const FlagFile unknown("unknown.flags", "#\n--batchsize=5\n");
   CHECK_THAT(Error({unknown.flag()}), Contains("unknown.flags:2: ") && Contains("did you mean --batch_size?"));
+  const FlagFile blank("blank.flags", "#\n--batch_size 5\n");
+  CHECK_THAT(Error({blank.flag()}),
+             Contains("blank.flags:2: '--batch_size 5' needs = ") && Contains("did you mean --batch_size=5?"));
+  const FlagFile blanks("blanks.flags", "--data_dir = /a b=c\n");
+  CHECK_THAT(Error({blanks.flag()}), Contains("did you mean --data_dir=/a b=c?"));
   const FlagFile no_value("no_value.flags", "--batch_size\n");
   CHECK_THAT(Error({no_value.flag()}), Contains("no_value.flags:1: ") && Contains("needs a value"));
 }

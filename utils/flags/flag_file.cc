@@ -49,6 +49,15 @@ absl::StatusOr<std::vector<FlagFileLine>> ReadFlagFile(const std::string& path) 
       return absl::InvalidArgumentError(absl::StrCat(where, ": '", misc::Printable(line),
                                                      "' is not a flag; a line is --name=value, or begins with #"));
     }
+    const size_t name_end = line.find_first_of("= \t");
+    if (name_end != line.npos && line[name_end] != '=') {
+      absl::string_view value = absl::StripLeadingAsciiWhitespace(line.substr(name_end));
+      absl::ConsumePrefix(&value, "=");
+      return absl::InvalidArgumentError(absl::StrCat(where, ": '", misc::Printable(line),
+                                                     "' needs = between name and value; did you mean ",
+                                                     misc::Printable(line.substr(0, name_end)), "=",
+                                                     misc::Printable(absl::StripLeadingAsciiWhitespace(value)), "?"));
+    }
     lines.push_back({std::string(line), where});
   }
   return lines;
