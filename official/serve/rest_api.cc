@@ -197,6 +197,12 @@ nlohmann::ordered_json TensorsJson(absl::Span<const TensorInfo> tensors) {
 
 std::optional<Path> ParsePath(absl::string_view target) {
   target = target.substr(0, target.find('?'));
+  for (const absl::string_view scheme : {"http://", "https://"}) {
+    if (!absl::StartsWithIgnoreCase(target, scheme)) continue;
+    target.remove_prefix(scheme.size());
+    target.remove_prefix(std::min(target.find('/'), target.size()));
+    break;
+  }
   if (!absl::ConsumePrefix(&target, "/v1/models/")) return std::nullopt;
   Path path;
   if (absl::ConsumeSuffix(&target, ":predict")) {

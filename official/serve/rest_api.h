@@ -24,7 +24,8 @@ struct Path {
   Method method = Method::kStatus;
 };
 
-// Returns nothing for a path of another form. What follows a question mark is not looked at.
+// Returns nothing for a path of another form. What follows a question mark is not looked at, nor is the host of a
+// target in absolute form, http://HOST/v1/... (RFC 9112, 3.2.2).
 std::optional<Path> ParsePath(absl::string_view target);
 
 // The format of a request, which its response has, too: {"instances": [...]} is answered by {"predictions": [...]},

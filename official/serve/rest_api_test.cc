@@ -179,9 +179,15 @@ TEST_CASE("paths") {
   REQUIRE(version);
   CHECK((version->model == "a" && version->method == Method::kMetadata && version->version == 12));
   CHECK(ParsePath("/v1/models/a")->method == Method::kStatus);
+  for (const char* target : {"http://host:8501/v1/models/a", "HTTPS://h/v1/models/a?x=http://b/"}) {
+    const auto absolute = ParsePath(target);
+    REQUIRE(absolute);
+    CHECK(absolute->model == "a");
+  }
   for (const char* target :
        {"", "/", "/v1/models/", "/v1/models/:predict", "/v1/models/a:explain", "/v2/models/a", "/v1/models/a/versions/",
-        "/v1/models/a/versions/x", "/v1/models/a/b", "/v1/models/a/versions/99999999999999999999", "*"}) {
+        "/v1/models/a/versions/x", "/v1/models/a/b", "/v1/models/a/versions/99999999999999999999", "*", "http://host",
+        "ftp://host/v1/models/a"}) {
     INFO(target);
     CHECK_FALSE(ParsePath(target));
   }
