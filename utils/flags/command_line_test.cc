@@ -227,6 +227,8 @@ TEST_CASE("Bad values name the flag, the value and what would be right") {
       {{"--train_epochs=-1"}, {"--train_epochs=-1", "at least 0"}},
       {{"--num_gpus=-2"}, {"--num_gpus=-2", "at least -1"}},
       {{"--seed=-1"}, {"--seed=-1", "at least 0"}},
+      {{"--seed=18446744073709551616"}, {"at least 0, at most 18446744073709551615"}},
+      {{"--max_train_steps=9223372036854775808"}, {", at most 9223372036854775807"}},
       {{"--stop_threshold=high"}, {"--stop_threshold=high", "a number"}},
       {{"--stop_threshold=nan"}, {"--stop_threshold=nan", "a number"}},
       {{"--stop_threshold=inf"}, {"--stop_threshold=inf", "a number"}},

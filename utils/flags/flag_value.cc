@@ -82,7 +82,8 @@ uint64_t MaxOf(const absl::CommandLineFlag& flag) {
 std::string SizeHint(const FlagSpec& spec, const absl::CommandLineFlag& flag, absl::string_view value) {
   double number = 0;
   if (KindOf(flag) != Kind::kInteger || std::isfinite(spec.range.max) || !absl::SimpleAtod(value, &number)) return "";
-  return number > static_cast<double>(MaxOf(flag)) ? absl::StrCat(", at most ", MaxOf(flag)) : "";
+  // The type does not hold the value. As a double, it may be equal to the largest one that it does.
+  return number >= static_cast<double>(MaxOf(flag)) ? absl::StrCat(", at most ", MaxOf(flag)) : "";
 }
 
 }  // namespace
