@@ -127,9 +127,9 @@ TEST_CASE("Lines that are not ratings are refused with their number and text") {
       {"user,item,rating,timestamp\nuser,item,rating,timestamp\n",
        "line 2: expected numbers, found \"user,item,rating,timestamp\": only the first line may be a header"},
       {"user,item,rating\n", kFirst + "\"user,item,rating\""},
-      {"\xef\xbb\xbf"
+      {"1,2,3,4\n\xef\xbb\xbf"
        "1,2,3,4\n",
-       "line 1: user \"\xef\xbb\xbf"
+       "line 2: user \"\xef\xbb\xbf"
        "1\" is not in 1 to 2147483647: number users from 1 on"},
       // Users and items
       {"1,2,3,4\n0,2,3,4\n", "line 2: user \"0\" is not in 1 to 2147483647: number users from 1 on"},
