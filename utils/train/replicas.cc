@@ -28,6 +28,7 @@ void AppendKey(const BatchShare& share, std::vector<int64_t>& key) {
   for (const auto* tensors : {&share.features, &share.labels}) {
     for (const Tensor& tensor : *tensors) {
       const compute::Shape& shape = tensor.type().shape;
+      key.push_back(static_cast<int64_t>(tensor.dtype()));
       key.push_back(shape.rank());
       key.insert(key.end(), shape.dims().begin(), shape.dims().end());
     }

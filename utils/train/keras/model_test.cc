@@ -101,6 +101,23 @@ TEST_CASE("Classes are learned with the numbers of Keras 3.15") {
   CHECK(Log(evaluated, "accuracy") == Approx(0.8333333134651184).epsilon(1e-5));
 }
 
+TEST_CASE("Data of another type than that trained on has graphs of its own") {
+  Model model([](compute::Layers& layers, const train::ModelInputs& in) {
+    return layers.Dense(compute::Cast(in.features[0], DType::kFloat32), 1);
+  });
+  CompileOptions options = Options();
+  options.metrics = {};
+  REQUIRE(model.Compile(std::move(options)).ok());
+  REQUIRE(model.Fit(Line(2), {}).ok());
+  const Tensor y = Tensor::Of<float>({2, 1}, {1, 3});
+  const data::DatasetPtr floats = data::TensorSlices({{"", Tensor::Of<float>({2, 1}, {0, 1})}}, {{"", y}}),
+                         integers = data::TensorSlices({{"", Tensor::Of<int32_t>({2, 1}, {0, 1})}}, {{"", y}});
+  const Tensor of_floats = model.Predict(floats).value(), of_integers = model.Predict(integers).value();
+  for (int i = 0; i < 2; ++i) CHECK(of_integers.data<float>()[i] == of_floats.data<float>()[i]);
+  CHECK(Log(model.Evaluate(integers).value(), "loss") == Log(model.Evaluate(floats).value(), "loss"));
+  CHECK(model.Fit(integers, {}).ok());
+}
+
 TEST_CASE("A second fit trains for as many epochs again, which are counted from 0") {
   Model model = DenseModel();
   REQUIRE(model.Compile(Options()).ok());
