@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
@@ -15,7 +18,8 @@ using compute::Value;
 // A loss of the mean over the last dimension of what `elements` returns.
 LossFn MeanOfElements(LossFn elements, Reduction reduction) {
   return [elements = std::move(elements), reduction](Value labels, Value outputs) {
-    const Value losses = elements(labels, outputs);
+    const Aligned aligned = AlignRanks(labels, outputs);
+    const Value losses = elements(aligned.labels, aligned.outputs);
     return reduction == Reduction::kNone ? compute::Mean(losses, {-1}) : compute::Mean(losses);
   };
 }
@@ -33,7 +37,25 @@ Value SigmoidCrossEntropy(Value labels, Value logits) {
   return compute::Add(compute::Sub(positive, compute::Mul(logits, labels)), log_of_sum);
 }
 
+// Returns `value` with a last dimension of size 1 added or removed, where AlignRanks changes it and not the other.
+Value WithRankOf(const compute::Shape& other, Value value) {
+  const compute::Shape& shape = value.shape();
+  if (shape.rank() == 1 && other.rank() == 2 && other.dim(1) == 1) return compute::ExpandDims(value, -1);
+  const bool is_longer = other.rank() > 1 && shape.rank() == other.rank() + 1;
+  return is_longer && shape.dim(other.rank()) == 1 ? compute::Squeeze(value, -1) : value;
+}
+
 }  // namespace
+
+Aligned AlignRanks(Value labels, Value outputs) {
+  if (!labels || !outputs) return {};
+  const Aligned aligned = {WithRankOf(outputs.shape(), labels), WithRankOf(labels.shape(), outputs)};
+  if (aligned.labels.shape() == aligned.outputs.shape()) return aligned;
+  outputs.graph()->Fail(absl::InvalidArgumentError(
+      absl::StrCat("the labels have the shape ", labels.shape().ToString(), ", and what is compared with them ",
+                   outputs.shape().ToString(), "; give both the same, up to a last dimension of size 1")));
+  return {};
+}
 
 LossFn MeanSquaredError(Reduction reduction) {
   return MeanOfElements([](Value labels, Value outputs) { return compute::Square(compute::Sub(outputs, labels)); },

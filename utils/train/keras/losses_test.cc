@@ -59,5 +59,29 @@ TEST_CASE("Without reduction each example has a loss, the mean of which is the l
             {(of_classes[0] + of_classes[1] + of_classes[2]) / 3});
 }
 
+// Expected: by hand.
+TEST_CASE("Labels and outputs that differ in a last dimension of size 1 are compared example by example, as in Keras") {
+  const Tensor labels = Tensor::Of<float>({3}, {0, 2, 1}), outputs = Matrix({1, 2, 0.5f}, 3);
+  const auto mean = LossOf(MeanSquaredError(), labels, outputs);
+  CheckNear(mean[0], {1.25 / 3});
+  CheckNear(mean[1], {2.0 / 3, 0, -1.0 / 3});
+  CheckNear(LossOf(MeanSquaredError(Reduction::kNone), labels, outputs)[0], {1, 0, 0.25});
+  CheckNear(LossOf(MeanSquaredError(Reduction::kNone), outputs, labels)[0], {1, 0, 0.25});
+  const Tensor zeros = Tensor::Of<float>({3}, {0, 0, 0});
+  CheckNear(LossOf(BinaryCrossentropy(Reduction::kNone), zeros, outputs)[0],
+            {std::log1p(std::exp(1.0)), std::log1p(std::exp(2.0)), std::log1p(std::exp(0.5))});
+  const Tensor pairs = Matrix({1, 2, 3, 4}, 2), deep = Tensor::Of<float>({2, 2, 1}, {1, 3, 3, 4});
+  CheckNear(LossOf(MeanSquaredError(Reduction::kNone), pairs, deep)[0], {0.5, 0});
+}
+
+TEST_CASE("Labels and outputs of other shapes are refused") {
+  const LossFn loss = GENERATE(MeanSquaredError(), BinaryCrossentropy());
+  CHECK(compute::testing::BuildStatus(
+            {{DType::kFloat32, {4, 1}}, {DType::kFloat32, {4, 2}}},
+            [&](absl::Span<const Value> in) { return std::vector<Value>{loss(in[0], in[1])}; }) ==
+        absl::InvalidArgumentError("the labels have the shape [4,1], and what is compared with them [4,2]; give both "
+                                   "the same, up to a last dimension of size 1"));
+}
+
 }  // namespace
 }  // namespace official::keras

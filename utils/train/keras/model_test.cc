@@ -101,13 +101,28 @@ TEST_CASE("Classes are learned with the numbers of Keras 3.15") {
   CHECK(Log(evaluated, "accuracy") == Approx(0.8333333134651184).epsilon(1e-5));
 }
 
+TEST_CASE("SparseCategoricalAccuracy compares each class with its own label, also of labels [batch, 1]") {
+  compute::Graph graph;
+  const Value outputs = graph.Input("outputs", {DType::kFloat32, {6, 3}});
+  const auto shape_for = [&](const compute::Shape& labels) {
+    const Value values =
+        SparseCategoricalAccuracy().values(graph.Input("labels" + labels.ToString(), {DType::kInt32, labels}), outputs);
+    return values ? values.shape() : compute::Shape{};
+  };
+  CHECK(shape_for({6}) == compute::Shape{6});
+  CHECK(shape_for({6, 1}) == compute::Shape{6, 1});
+  REQUIRE(graph.status().ok());
+  shape_for({6, 3});
+  CHECK(graph.status() ==
+        absl::InvalidArgumentError("the labels have the shape [6,3], and what is compared with them [6]; give both the "
+                                   "same, up to a last dimension of size 1"));
+}
+
 TEST_CASE("Data of another type than that trained on has graphs of its own") {
   Model model([](compute::Layers& layers, const train::ModelInputs& in) {
     return layers.Dense(compute::Cast(in.features[0], DType::kFloat32), 1);
   });
-  CompileOptions options = Options();
-  options.metrics = {};
-  REQUIRE(model.Compile(std::move(options)).ok());
+  REQUIRE(model.Compile(Options()).ok());
   REQUIRE(model.Fit(Line(2), {}).ok());
   const Tensor y = Tensor::Of<float>({2, 1}, {1, 3});
   const data::DatasetPtr floats = data::TensorSlices({{"", Tensor::Of<float>({2, 1}, {0, 1})}}, {{"", y}}),

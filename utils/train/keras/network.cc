@@ -17,7 +17,8 @@ using compute::Value;
 Metric SparseCategoricalAccuracy(std::string name) {
   return {std::move(name), [](Value labels, Value outputs) {
             const Value classes = compute::Cast(compute::ArgMax(outputs), DType::kInt32);
-            return compute::Cast(compute::Equal(classes, labels), DType::kFloat32);
+            const Aligned aligned = AlignRanks(labels, classes);
+            return compute::Cast(compute::Equal(aligned.outputs, aligned.labels), DType::kFloat32);
           }};
 }
 

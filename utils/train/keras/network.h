@@ -24,7 +24,8 @@ struct Metric {
   std::string name;
   std::function<compute::Value(compute::Value labels, compute::Value outputs)> values;
 };
-// Outputs and labels as for SparseCategoricalCrossentropy: the part of the examples whose class has the largest output.
+// Outputs and labels as for SparseCategoricalCrossentropy, or labels [batch, 1]: the part of the examples whose class
+// has the largest output.
 Metric SparseCategoricalAccuracy(std::string name = "accuracy");
 
 // Returns InvalidArgument if two metrics of a model have one name, or one has a name that the logs have for something
