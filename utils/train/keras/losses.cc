@@ -8,6 +8,7 @@
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
+#include "utils/distribute/custom_loop/current_strategy.h"
 
 namespace official::keras {
 namespace {
@@ -15,12 +16,25 @@ namespace {
 using compute::Tensor;
 using compute::Value;
 
+// Returns the losses of examples or of their elements, reduced to a scalar.
+Value MeanOfBatch(Value losses) {
+  if (losses && distribute::HasStrategy()) {
+    losses.graph()->Fail(absl::InvalidArgumentError(
+        "Please use `tf.keras.losses.Reduction.SUM` or `tf.keras.losses.Reduction.NONE` for loss reduction when losses "
+        "are used with `tf.distribute.Strategy` outside of the built-in training loops. Replicas add up gradients, so "
+        "the mean over a replica's batch counts too much; give keras::Reduction::kNone, and divide by the size of the "
+        "global batch with distribute::ComputeAverageLoss"));
+    return Value();
+  }
+  return compute::Mean(losses);
+}
+
 // A loss of the mean over the last dimension of what `elements` returns.
 LossFn MeanOfElements(LossFn elements, Reduction reduction) {
   return [elements = std::move(elements), reduction](Value labels, Value outputs) {
     const Aligned aligned = AlignRanks(labels, outputs);
     const Value losses = elements(aligned.labels, aligned.outputs);
-    return reduction == Reduction::kNone ? compute::Mean(losses, {-1}) : compute::Mean(losses);
+    return reduction == Reduction::kNone ? compute::Mean(losses, {-1}) : MeanOfBatch(losses);
   };
 }
 
@@ -65,7 +79,7 @@ LossFn MeanSquaredError(Reduction reduction) {
 LossFn SparseCategoricalCrossentropy(Reduction reduction) {
   return [reduction](Value labels, Value outputs) {
     const Value losses = compute::SparseSoftmaxCrossEntropy(outputs, labels);
-    return reduction == Reduction::kNone ? losses : compute::Mean(losses);
+    return reduction == Reduction::kNone ? losses : MeanOfBatch(losses);
   };
 }
 

@@ -8,8 +8,8 @@
 namespace official::keras {
 
 // Reduction: what becomes of the losses of a batch: their mean, a scalar, or nothing, so that each example has one. A
-// loop of one's own on several replicas takes kNone and divides by the size of the global batch:
-// distribute::ComputeAverageLoss.
+// loop of one's own takes kNone and divides by the size of the global batch: distribute::ComputeAverageLoss. In the
+// functions of a distribute::StrategyScope the graph fails with InvalidArgument for kSumOverBatchSize.
 enum class Reduction { kSumOverBatchSize, kNone };
 
 // Returns the loss of a batch, float32: a scalar for a Keras model.

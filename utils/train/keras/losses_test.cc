@@ -6,6 +6,7 @@
 
 #include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
+#include "utils/distribute/custom_loop/current_strategy.h"
 
 namespace official::keras {
 namespace {
@@ -81,6 +82,30 @@ TEST_CASE("Labels and outputs of other shapes are refused") {
             [&](absl::Span<const Value> in) { return std::vector<Value>{loss(in[0], in[1])}; }) ==
         absl::InvalidArgumentError("the labels have the shape [4,1], and what is compared with them [4,2]; give both "
                                    "the same, up to a last dimension of size 1"));
+}
+
+TEST_CASE("In a loop of one's own the mean over the batch of a replica is refused, as in TensorFlow") {
+  struct Case {
+    LossFn (*make)(Reduction reduction);
+    compute::TensorType labels;
+  };
+  const auto [make, labels] = GENERATE(Case{MeanSquaredError, {DType::kFloat32, {4, 2}}},
+                                       Case{SparseCategoricalCrossentropy, {DType::kInt32, {4}}},
+                                       Case{BinaryCrossentropy, {DType::kFloat32, {4, 2}}});
+  const auto status_of = [&, make = make, labels = labels](Reduction reduction) {
+    return compute::testing::BuildStatus({labels, {DType::kFloat32, {4, 2}}}, [&](absl::Span<const Value> in) {
+      return std::vector<Value>{make(reduction)(in[0], in[1])};
+    });
+  };
+  CHECK(status_of(Reduction::kSumOverBatchSize).ok());
+  const auto strategy = distribute::Strategy::Create({}).value();
+  const distribute::UnderStrategy under(*strategy);
+  CHECK(status_of(Reduction::kNone).ok());
+  const absl::Status status = status_of(Reduction::kSumOverBatchSize);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()),
+             Catch::Matchers::StartsWith("Please use `tf.keras.losses.Reduction.SUM` or "
+                                         "`tf.keras.losses.Reduction.NONE` for loss reduction"));
 }
 
 }  // namespace
