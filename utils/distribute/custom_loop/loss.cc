@@ -37,7 +37,10 @@ Value ComputeAverageLoss(Value per_example_loss, const AverageLoss& options) {
   if (options.sample_weight) {
     per_example_loss = compute::Mul(per_example_loss, AlignSampleWeight(options.sample_weight, per_example_loss));
   }
-  if (batch_size == 0 && per_example_loss) return graph.Constant(compute::Tensor(per_example_loss.dtype(), {}));
+  if (batch_size == 0 && per_example_loss) {
+    // Not a constant: the variables have gradients, of zeros, as on replicas with examples.
+    return compute::Mul(compute::Sum(per_example_loss), graph.Constant(compute::Tensor(per_example_loss.dtype(), {})));
+  }
   return SumDividedBy(per_example_loss, batch_size);
 }
 

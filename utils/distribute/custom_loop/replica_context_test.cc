@@ -106,14 +106,14 @@ TEST_CASE("A regularization loss is divided by the number of replicas") {
   CHECK(results[0].values[1].scalar<float>() == 2);  // [ran] 6 -> 2
 }
 
-// One step of gradient descent, with rate 1, on the mean over the global batch of 8 of (x w)^2 / 2, which has the
+// One step of gradient descent, with rate inputs[1], on the mean over the global batch of (x w)^2 / 2, which has the
 // gradient w mean(x^2).
-ReplicaFunction LeastSquares() {
-  return ReplicaFunction([](ReplicaContext& context, absl::Span<const Value> inputs) {
+ReplicaFunction LeastSquares(std::optional<int64_t> global_batch_size = 8) {
+  return ReplicaFunction([global_batch_size](ReplicaContext& context, absl::Span<const Value> inputs) {
     const Value w = context.graph().Variable({"w", {DType::kFloat32, {1, 1}}, compute::Initializer::Ones()});
     const Value half = context.graph().Constant(Tensor::Scalar(0.5f));
     const Value loss = ComputeAverageLoss(compute::Mul(half, compute::Square(compute::MatMul(inputs[0], w))),
-                                          {.global_batch_size = 8});
+                                          {.global_batch_size = global_batch_size});
     const Values trainable = context.TrainableVariables();
     const Values gradients = compute::Gradients(loss, trainable);
     context.ApplyGradients(compute::GradientDescent, inputs[1],
@@ -134,6 +134,21 @@ TEST_CASE("Gradients of uneven and empty batches add up to that of the global ba
     CHECK(copy.scalar<float>() == Approx(1 - 0.01 * 204 / 8));
     CHECK(copy.scalar<float>() == w.values[0].scalar<float>());
   }
+}
+
+// Expected: by hand.
+TEST_CASE("A global batch of size 0 has gradients of zeros") {
+  Replicas replicas(3);
+  const PerReplica x = {{Column({1, 2}), Column({3, 4}), Column({})}};
+  const auto w_after = [&](std::optional<int64_t> global_batch_size) {
+    ReplicaFunction step = LeastSquares(global_batch_size);
+    const auto losses = replicas.scope->Run(step, {x, Tensor::Scalar(0.01f)}).value();
+    CHECK(losses[0].values[2].scalar<float>() == 0);
+    return replicas.scope->Variable("w").value()->Read().value().scalar<float>();
+  };
+  CHECK(w_after(0) == 1);
+  // The empty batch has the size 0, those of the others 3 * 2.
+  CHECK(w_after({}) == Approx(1 - 0.01 * 30 / 6));
 }
 
 TEST_CASE("An update needs a gradient, and skips the variables without one") {
