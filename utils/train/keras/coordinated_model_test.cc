@@ -270,6 +270,22 @@ TEST_CASE("Weights are saved in TensorFlow's format, for a model on one device, 
   CHECK(Elements(one.GetWeights().value().at("dense/kernel")) == Elements(saved.at("dense/kernel")));
 }
 
+TEST_CASE("A model without a loss or data without labels do not train") {
+  const bool has_loss = GENERATE(false, true);
+  CoordinatedModel model(Dense);
+  CompileOptions options = Options();
+  if (!has_loss) options.loss = nullptr;
+  REQUIRE(model.Compile(std::move(options)).ok());
+  const data::DatasetPtr dataset = has_loss ? data::TensorSlices({{"", Tensor(DType::kFloat32, {4, 1})}}, {}) : Line(4);
+  REQUIRE(model.AddDataset("train", dataset, {.batch_size = kBatchSize}).ok());
+  const auto program = [&](ClusterCoordinator& coordinator) {
+    return model.Fit(coordinator, "train", {.steps_per_epoch = 2}).status();
+  };
+  const absl::Status status = coordinator::RunInProcess(1, 1, model.functions(), {}, program);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()), Contains(has_loss ? "has no labels" : "compiled without a loss"));
+}
+
 TEST_CASE("A step that fails ends the fit with its error") {
   Fixture job("", [](compute::Layers& layers, const train::ModelInputs& in) {
     // Infinite from the start.

@@ -17,6 +17,7 @@
 namespace official::keras {
 namespace {
 
+using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 using compute::DType;
 using compute::Tensor;
@@ -370,6 +371,27 @@ TEST_CASE("A loss that is not finite ends the training, in the step in which Ker
   REQUIRE(model.Compile(std::move(options)).ok());
   const absl::Status status = model.Fit(Line(10), {.batch_size = 4, .epochs = 3, .shuffle = false}).status();
   CHECK_THAT(std::string(status.message()), StartsWith("step 2: "));  // Keras: batch 1, from 0
+}
+
+TEST_CASE("Training needs a loss, and both it and an evaluation need labels") {
+  const auto check_refused = [](const absl::Status& status, const std::string& message) {
+    CHECK(absl::IsInvalidArgument(status));
+    CHECK_THAT(std::string(status.message()), Contains(message));
+  };
+  Model without_loss = DenseModel();
+  CompileOptions options = Options();
+  options.loss = nullptr;
+  REQUIRE(without_loss.Compile(std::move(options)).ok());
+  check_refused(without_loss.Fit(Line(3), {}).status(), "compiled without a loss; set CompileOptions::loss");
+  const data::DatasetPtr features = data::TensorSlices({{"", Tensor(DType::kFloat32, {3, 1})}}, {});
+  Model untrained = DenseModel();
+  REQUIRE(untrained.Compile(Options()).ok());
+  check_refused(untrained.Fit(features, {}).status(), "the data set has no labels");
+  Model trained = DenseModel();
+  REQUIRE(trained.Compile(Options()).ok());
+  REQUIRE(trained.Fit(Line(3), {}).ok());
+  CHECK(trained.Predict(features).ok());
+  check_refused(trained.Evaluate(features).status(), "the data set has no labels");
 }
 
 TEST_CASE("Calls in a wrong order are told so") {

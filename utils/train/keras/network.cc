@@ -45,6 +45,14 @@ train::ModelSpec BuildSpec(const NetworkFn& network, const LossFn& loss, const s
     spec.predictions = {{kOutputs, outputs}};
     return spec;
   }
+  const auto fail = [&](absl::string_view message) {
+    in.graph.Fail(absl::InvalidArgumentError(message));
+    return spec;
+  };
+  if (loss == nullptr) return fail("the model is compiled without a loss; set CompileOptions::loss");
+  if (in.labels.empty()) {
+    return fail("the data set has no labels, which the loss needs; give it features and labels");
+  }
   spec.loss = loss(in.labels[0], outputs);
   for (const Metric& metric : metrics) {
     const Value values = metric.values(in.labels[0], outputs);

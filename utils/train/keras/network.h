@@ -35,7 +35,8 @@ absl::Status CheckMetrics(absl::string_view model, const std::vector<Metric>& me
 // The name of the outputs among the predictions of BuildSpec.
 inline constexpr char kOutputs[] = "outputs";
 
-// Builds a model in one of its modes. What is wrong is in the status of the graph.
+// Builds a model in one of its modes. What is wrong is in the status of the graph: InvalidArgument if there is no loss,
+// or are no labels, to train or evaluate with.
 train::ModelSpec BuildSpec(const NetworkFn& network, const LossFn& loss, const std::vector<Metric>& metrics,
                            const train::ModelInputs& in);
 
