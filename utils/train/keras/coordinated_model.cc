@@ -267,6 +267,7 @@ void CoordinatedModel::Attend(const ClusterCoordinator& coordinator) {
   coordinator_ = coordinator.id();
   made_.clear();
   global_step_ = begin_step_ = 0;
+  training_.learning_rate = static_cast<float>(options_->learning_rate);
   checkpoints_ = nullptr;
   lock_ = nullptr;
 }
@@ -303,7 +304,6 @@ absl::StatusOr<History> CoordinatedModel::Fit(ClusterCoordinator& coordinator, c
     RETURN_IF_ERROR(OpenCheckpoints(coordinator));
   }
   if (made_.insert(dataset).second) coordinator.CreatePerWorkerDataset(NameOf(kTrain, dataset));
-  training_.learning_rate = static_cast<float>(options_->learning_rate);
   training_.get_weights = [&] { return GetWeights(coordinator); };
   training_.set_weights = [&](const Weights& weights) { return SetWeights(coordinator, weights); };
   training_.save_weights = [&](const std::string& path) { return SaveWeights(coordinator, path); };

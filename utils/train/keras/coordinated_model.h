@@ -75,10 +75,11 @@ class CoordinatedModel {
 
   // Trains for `epochs` epochs of steps_per_epoch steps, which the workers make at the same time, each on batches of
   // its own from the data set, without end. With a model_dir the first call continues from the latest checkpoint, as
-  // Model::Fit. The loss and the metrics of an epoch are means over the examples of its steps, each of the values that
-  // its worker had read; a step that was run twice, since a worker was lost, counts twice. InvalidArgument if
-  // steps_per_epoch is unset, or it or validation_steps is below 1; FailedPrecondition before Compile; NotFound for a
-  // data set; else errors of the steps, of the job and of the callbacks.
+  // Model::Fit. A learning rate that a callback sets stays for later calls. The loss and the metrics of an epoch are
+  // means over the examples of its steps, each of the values that its worker had read; a step that was run twice, since
+  // a worker was lost, counts twice. InvalidArgument if steps_per_epoch is unset, or it or validation_steps is below 1;
+  // FailedPrecondition before Compile; NotFound for a data set; else errors of the steps, of the job and of the
+  // callbacks.
   absl::StatusOr<History> Fit(coordinator::ClusterCoordinator& coordinator, const std::string& dataset,
                               const CoordinatedFitOptions& options);
   // Returns the loss and the metrics, the means over all examples of one pass over the data set, or of the first

@@ -187,6 +187,28 @@ TEST_CASE("Callbacks are called after epochs, and change the learning rate, the 
   CHECK(called[5] == "end");
 }
 
+TEST_CASE(
+    "A second fit keeps the learning rate that a callback has set, as in Keras; another job begins with its own") {
+  Fixture job;
+  std::vector<float> rates;
+  std::vector<std::unique_ptr<Callback>> callbacks;
+  callbacks.push_back(LambdaCallback({.on_epoch_end = [&](int64_t, Logs&, Training& training) {
+    rates.push_back(training.learning_rate);
+    training.learning_rate /= 2;
+    return absl::OkStatus();
+  }}));
+  const auto program = [&](ClusterCoordinator& coordinator) -> absl::Status {
+    const CoordinatedFitOptions options = {.epochs = 2, .steps_per_epoch = 1, .callbacks = callbacks};
+    RETURN_IF_ERROR(job.model.Fit(coordinator, "train", options).status());
+    return job.model.Fit(coordinator, "train", options).status();
+  };
+  for (int i = 0; i < 2; ++i) {
+    rates.clear();
+    CHECK(job.Run(program) == absl::OkStatus());
+    CHECK(rates == std::vector<float>{0.05f, 0.025f, 0.0125f, 0.00625f});
+  }
+}
+
 TEST_CASE("A job that is started again continues from its last epoch, and a second fit counts from 0") {
   const std::string model_dir = NewDirectory();
   std::vector<int64_t> epochs;
