@@ -223,6 +223,10 @@ absl::StatusOr<DistributedDatasetPtr> DistributeDataset(Strategy& strategy, cons
   RETURN_IF_ERROR(CheckSameNumbersOfReplicas(strategy));
   data::AutoShardPolicy policy = options.auto_shard_policy;
   ASSIGN_OR_RETURN(data::DatasetPtr sharded, AutoShard(strategy, dataset, policy));
+  if (sharded->num_examples() == 0 && dataset->num_examples() > 0) {
+    // An error here would leave the other workers waiting for this one.
+    return std::make_unique<DatasetOfWorker>(strategy, dataset->spec(), [] { return std::optional<data::Batch>(); });
+  }
   ASSIGN_OR_RETURN(data::BatchSourcePtr source, data::Batches(std::move(sharded), batches));
   if (policy == data::AutoShardPolicy::kData) return DistributeDataset(strategy, std::move(source), batches.batch_size);
   // The sizes of a global batch's parts, those of this worker's replicas first.

@@ -52,8 +52,8 @@ struct DistributeOptions {
 // files (several workers are warned of that), the replicas of all workers divide each global batch, as
 // ReplicaBatchSizes says. With the other policies a worker divides the examples that it reads among its own replicas:
 // in each step these get their parts of a global batch, but it goes through its data alone, across epochs as well, and
-// a worker whose data have ended goes on with empty batches until those of all have ended. Sources: as for
-// ReplicaBatchSizes, and tensorflow/core/grappler/optimizers/data/auto_shard.cc.
+// a worker whose data have ended, or whose part of them is empty, goes on with empty batches until those of all have
+// ended. Sources: as for ReplicaBatchSizes, and tensorflow/core/grappler/optimizers/data/auto_shard.cc.
 //
 // `strategy` must outlive the result. InvalidArgument if workers have different numbers of replicas; else errors of
 // data::ShardByFile, data::CheckNoShardHint and data::Batches. One worker has nothing to shard by files.

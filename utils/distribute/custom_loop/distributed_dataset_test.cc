@@ -228,6 +228,15 @@ TEST_CASE("A replica whose part of a batch is empty has not ended") {
   CHECK(seen[1] == Seen{{{}}, {{100}}, {{}}, {{101}}, {{}}, {{102}}});
 }
 
+// Expected: as a worker whose data have ended.
+TEST_CASE("A worker whose part of the data is empty has empty batches until those of all have ended") {
+  const data::DatasetPtr hinted = data::Shard(Range(1), data::kShardHint, data::kShardHint).value();
+  const std::vector<Seen> seen =
+      Sharded(data::AutoShardPolicy::kHint, hinted, {.batch_size = 2, .end_epoch = 2}, {{0, 1}, {1, 2}});
+  CHECK(seen[0] == Seen{{{0}}, {{0}}});
+  CHECK(seen[1] == Seen{{{}}, {{}}});
+}
+
 TEST_CASE("A source without files is divided as DATA by AUTO, with a warning, and not by FILE") {
   using enum data::AutoShardPolicy;
   const std::vector<compute::Share> two = {{0, 1}, {1, 2}};
