@@ -15,6 +15,15 @@ OUTPUT = """#!/bin/sh
 echo 'first training step done 5 ms after process start'
 echo '{"examples_per_sec": 1250}'
 """
+# A peer that does so in its first run only, and is slower when compiled.
+BEST_PEER_FAILS = """#!/bin/sh
+echo 'first training step done 5 ms after process start'
+case "$*" in
+  *--compile*) echo '{"examples_per_sec": 500}'; exit ;;
+esac
+mkdir "$(dirname "$0")/has_run" || exit 3
+echo '{"examples_per_sec": 1000}'
+"""
 
 
 class BenchTest(unittest.TestCase):
@@ -75,6 +84,18 @@ class BenchTest(unittest.TestCase):
         self.assertIn("1250", done.stdout)
         measured = json.loads((self.folder / "measured.json").read_text())["mnist"]
         self.assertEqual(measured["PyTorch eager (fp32)"], [])
+
+    def test_the_best_peer_fails_in_a_later_round(self) -> None:
+        python = self.folder / "python"
+        python.write_text(BEST_PEER_FAILS)
+        python.chmod(0o755)
+        flags = ["--binary=trains", "--python=python", "--keep_going", "--rounds=3"]
+        done = self.bench(*flags, peers="PyTorch (eager|compiled) .fp32")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("PyTorch eager failed (exit status 3)", done.stderr)
+        # 500 of 1000 examples/s are far behind: one run.
+        self.assertRegex(done.stdout, r"\nPyTorch compiled \(fp32\) +500 +1 ")
+        self.assertNotIn("PyTorch eager", done.stdout)
 
     def test_a_run_that_takes_too_long(self) -> None:
         self.program.write_text("#!/bin/sh\nexec sleep 600\n")

@@ -410,11 +410,12 @@ def measure(
     with the output of a process that fails; with --keep_going a peer that fails is out of the field, without results.
     """
     results: dict[str, list[Measurement]] = {c.title: [] for c in field}
+    best: dict[str, float] = {}  # of each dtype, a peer's speed in the first round
     for i in range(rounds):
-        # Of the first round.
-        best = {c.dtype: best_peer(results, field, c.dtype) for c in field} if i > 0 else {}
+        if i == 1:
+            best = {c.dtype: speed(results[best_peer(results, field, c.dtype)]) for c in field if not c.ours}
         for c in list(field):
-            if i > 0 and not c.ours and speed(results[c.title][:1]) < FAR_BEHIND * speed(results[best[c.dtype]][:1]):
+            if i > 0 and not c.ours and speed(results[c.title][:1]) < FAR_BEHIND * best[c.dtype]:
                 continue
             print(f"round {i + 1} of {rounds}: {c.title}", end="", file=sys.stderr, flush=True)
             try:
