@@ -15,7 +15,14 @@ OUTPUT = """#!/bin/sh
 echo 'first training step done 5 ms after process start'
 echo '{"examples_per_sec": 1250}'
 """
-# A peer that does so in its first run only, and is slower when compiled.
+# Starts in 2 s, then 1 s, then 0.5 s.
+FASTER_STARTS = """#!/bin/sh
+read -r last 2>/dev/null <"$0.start" || last=4000
+echo $((last / 2)) >"$0.start"
+echo "first training step done $((last / 2)) ms after process start"
+echo '{"examples_per_sec": 1250}'
+"""
+# A peer that says so in its first run only, and is slower when compiled.
 BEST_PEER_FAILS = """#!/bin/sh
 echo 'first training step done 5 ms after process start'
 case "$*" in
@@ -47,6 +54,13 @@ class BenchTest(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn("1250", done.stdout)
                 self.assertIn("1250", (self.folder / "measured.json").read_text())
+
+    def test_least_first_step(self) -> None:
+        self.program.write_text(FASTER_STARTS)
+        done = self.bench("--binary=trains", "--rounds=3")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("\nmedians of interleaved runs of 100 steps, of first step and memory the least; ", done.stdout)
+        self.assertRegex(done.stdout, r"\nmnist_main \(fp32\) +1250 +3 +1250 +1\.00x +0\.50 s ")
 
     def test_beside_busy_loops(self) -> None:
         done = self.bench("--binary=trains", "--busy=2")

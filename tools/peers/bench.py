@@ -1,4 +1,5 @@
-"""Measures a binary of ours and its peers, in turn, several times over, and prints the medians. See tools/bench.
+"""Measures a binary of ours and its peers, in turn, several times over, and prints the medians; of the first step and the
+peak memory the least. See tools/bench.
 
 Every measurement is a process of its own, so that start-up and peak memory are measured alike for all.
 """
@@ -611,7 +612,8 @@ def main() -> None:
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}{beside}")
         without_steps = workload.input_of or workload.lengths or workload.eval_batches
         runs = "runs" if without_steps else f"runs of {workload.steps} steps"
-        print(f"medians of interleaved {runs}; a much slower peer is run once")
+        least = "memory" if without_steps else "first step and memory"
+        print(f"medians of interleaved {runs}, of {least} the least; a much slower peer is run once")
         print_results(results, field, tokens)
         if workload.distributed:
             print_sums(results, field, args)
