@@ -133,6 +133,16 @@ class BenchTest(unittest.TestCase):
             ("--workers=1", "1 is not a number of at least 2"),
             ("--busy=-1", "-1 is not a number of at least 0"),
             ("--mbit=fast", "fast is not a number of at least 1"),
+            ("--rounds=0", "0 is not a number of at least 1"),
+            ("--threads=0", "0 is not a number of at least 1"),
+            ("--steps=-5", "-5 is not a number of at least 1"),
+            ("--warmup_steps=0", "0 is not a number of at least 1"),
+            ("--batch_size=0", "0 is not a number of at least 1"),
+            ("--cpu_devices=0", "0 is not a number of at least 1"),
+            ("--seconds=0", "0 is not a number of at least 1"),
+            ("--run_seconds=0", "0 is not a number of seconds above 0"),
+            ("--run_seconds=nan", "nan is not a number of seconds above 0"),
+            ("--peers=[", "[ is not a regular expression: unterminated character set"),
         ):
             with self.subTest(flag):
                 done = self.bench("--binary=trains", flag)

@@ -54,6 +54,10 @@ class ShellToolsTest(unittest.TestCase):
         self.assert_refused("package", ("--programs=mnist_main,mnist_mian", "deb"), told)
         self.assertEqual(list(self.folder.iterdir()), [])
 
+    def test_fuzz(self) -> None:
+        for seconds in "0", "-5", "08", "60s", "9999999999":
+            self.assert_refused("fuzz", (seconds, "idx_fuzz"), f"'{seconds}' is no number of seconds from 1 to 999999999")
+
     def test_make_certs(self) -> None:
         for words in (), (self.folder,):
             self.assert_refused("make_certs", words, "name a folder and one host or more", f"; here are {len(words)} words")

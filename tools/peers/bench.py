@@ -1,5 +1,5 @@
-"""Measures a binary of ours and its peers, in turn, several times over, and prints the medians; of the first step and the
-peak memory the least. See tools/bench.
+"""Measures a binary of ours and its peers, in turn, several times over, and prints the medians; of the first step and
+the peak memory the least. See tools/bench.
 
 Every measurement is a process of its own, so that start-up and peak memory are measured alike for all.
 """
@@ -523,6 +523,20 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+def seconds(text: str) -> float:
+    if not re.fullmatch(r"[0-9]*\.?[0-9]+", text) or float(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of seconds above 0, such as 0.5 or 60")
+    return float(text)
+
+
+def pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text} is not a regular expression: {error}") from error
+    return text
+
+
 def new_file(path: str) -> Path:
     directory(os.path.dirname(path) or ".")
     if Path(path).is_dir():
@@ -537,28 +551,28 @@ def main() -> None:
         epilog=f"Workloads: {', '.join(WORKLOADS)}; by the beginning of their names several: resnet, resnet-cifar10.",
     )
     parser.add_argument("workload", nargs="+", help="what to train; see below")
-    parser.add_argument("--batch_size", type=int, help="examples (Transformer: ids) per step; default: the workload's")
+    parser.add_argument("--batch_size", type=at_least(1), help="examples (Transformer: ids); default: the workload's")
     parser.add_argument("--dtype", default="fp32", help="of the computation: fp32, bf16, on GPUs fp16, or fp32,bf16")
     parser.add_argument("--device", choices=["cpu", "gpu"], default="cpu")
-    parser.add_argument("--cpu_devices", type=int, help="measure ours on this many logical devices of the CPU, too")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: one per core")
+    parser.add_argument("--cpu_devices", type=at_least(1), help="measure ours on so many devices of the CPU, too")
+    parser.add_argument("--threads", type=at_least(1), default=len(os.sched_getaffinity(0)), help="default: one per core")
     parser.add_argument("--busy", type=at_least(0), default=0, help="so many busy loops on the same cores all the while")
     parser.add_argument("--workers", type=at_least(2), default=2, help="processes of distribute; they share the threads")
     parser.add_argument("--mbit", type=at_least(1), help="distribute: through links of so many Mbit/s between namespaces (root)")
-    parser.add_argument("--rounds", type=int, help="over all; default: the workload's")
-    parser.add_argument("--warmup_steps", type=int, help="steps of a peer that are not timed; default: the workload's")
-    parser.add_argument("--steps", type=int, help="timed steps of one measurement; default: the workload's")
-    parser.add_argument("--peers", help="only peers whose name matches this, as in --peers='eager.*bf16'")
+    parser.add_argument("--rounds", type=at_least(1), help="over all; default: the workload's")
+    parser.add_argument("--warmup_steps", type=at_least(1), help="of a peer, not timed; default: the workload's")
+    parser.add_argument("--steps", type=at_least(1), help="timed steps of one measurement; default: the workload's")
+    parser.add_argument("--peers", type=pattern, help="only peers whose name matches this, as in --peers='eager.*bf16'")
     parser.add_argument("--images_dir", type=directory, help="photographs in folders by class, for ImageNet's input")
     parser.add_argument("--multi30k_dir", type=directory, help="train.en, train.de, val.en, val.de, or these as .gz")
-    parser.add_argument("--seconds", type=int, default=10, help="of one measurement of an input or a translation")
+    parser.add_argument("--seconds", type=at_least(1), default=10, help="of one measurement of an input or a translation")
     parser.add_argument("--binary", type=program, help="our program; default: built now")
     parser.add_argument("--programs", type=directory, help="our programs, by their names; default: built now")
     parser.add_argument("--python", type=program, help="runs the peers; default: an environment made for each")
     parser.add_argument("--pjrt_plugin", type=file, help="XLA for CPUs; default: that of tools/python_env pjrt")
     parser.add_argument("--json", type=new_file, help="also write all measurements to this file, after each of them")
     parser.add_argument("--keep_going", action="store_true", help="a peer that fails is left out")
-    parser.add_argument("--run_seconds", type=float, help="a process that takes longer has failed")
+    parser.add_argument("--run_seconds", type=seconds, help="a process that takes longer has failed")
     args = parser.parse_args()
     args.dtype = args.dtype.split(",")
     dtypes = {"fp32", "bf16", "fp16"} if args.device == "gpu" else {"fp32", "bf16"}
