@@ -117,6 +117,14 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertIn("mnist_main failed (ended after 0.5 seconds)", done.stderr)
 
+    def test_a_run_that_is_killed(self) -> None:
+        for signal, why in ("KILL", "killed, as the kernel does when memory runs out"), ("SEGV", "ended by signal 11"):
+            with self.subTest(signal):
+                self.program.write_text(f"#!/bin/sh\nkill -{signal} $$\n")
+                done = self.bench("--binary=trains", "--run_seconds=100")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"mnist_main failed ({why})", done.stderr)
+
     def test_what_is_not_there(self) -> None:
         (self.folder / "text").write_text("no program")
         for flag, words in (

@@ -78,17 +78,19 @@ def run(contestant: Contestant, threads: int, deadline: float | None, network: c
         start, busy = time.monotonic_ns(), cores_busy()
         processes = start_all(contestant, command, threads, network, folder, outputs)
         usages, failure = wait_for_all(processes, deadline)
+        nanoseconds = time.monotonic_ns() - start
         cpu_seconds = sum(usage.ru_utime + usage.ru_stime for usage in usages)
-        other_cores = max(0, (cores_busy() - busy - cpu_seconds) * 1e9 / (time.monotonic_ns() - start))
+        other_cores = max(0, (cores_busy() - busy - cpu_seconds) * 1e9 / nanoseconds)
         texts = []
         for output in outputs:
             output.seek(0)
             texts.append(output.read())
     if failure:
         worker, returncode = failure
-        why = f"exit status {returncode}"
-        if deadline and returncode == -signal.SIGKILL:
-            why = f"ended after {deadline:g} seconds"
+        why = f"exit status {returncode}" if returncode > 0 else f"ended by signal {-returncode}"
+        if returncode == -signal.SIGKILL:
+            late = deadline and nanoseconds >= 1e9 * deadline
+            why = f"ended after {deadline:g} seconds" if late else "killed, as the kernel does when memory runs out"
         raise RunFailed(f"{' '.join(command)}\n{texts[worker]}tools/bench: {contestant.name} failed ({why})")
     peak_mb = sum(usage.ru_maxrss for usage in usages) / 1024
     measurement = parse_output(texts[0], contestant.rate, peak_mb, other_cores)
