@@ -99,6 +99,17 @@ class BenchTest(unittest.TestCase):
         measured = json.loads((self.folder / "measured.json").read_text())["mnist"]
         self.assertEqual(measured["PyTorch eager (fp32)"], [])
 
+    def test_versions_of_peers(self) -> None:
+        python = self.folder / "python"
+        python.write_text(OUTPUT.replace("#!/bin/sh\n", "#!/bin/sh\necho 'library: PyTorch 2.15.0'\n"))
+        python.chmod(0o755)
+        done = self.bench("--binary=trains", "--python=python", "--json=measured.json", peers="PyTorch eager .fp32")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("\nagainst PyTorch 2.15.0\nmedians of ", done.stdout)
+        measured = json.loads((self.folder / "measured.json").read_text())["mnist"]
+        libraries = {title: [run["library"] for run in runs] for title, runs in measured.items()}
+        self.assertEqual(libraries, {"mnist_main (fp32)": [""], "PyTorch eager (fp32)": ["PyTorch 2.15.0"]})
+
     def test_the_best_peer_fails_in_a_later_round(self) -> None:
         python = self.folder / "python"
         python.write_text(BEST_PEER_FAILS)

@@ -626,6 +626,9 @@ def main() -> None:
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}{beside}")
         without_steps = workload.input_of or workload.lengths or workload.eval_batches
         runs = "runs" if without_steps else f"runs of {workload.steps} steps"
+        libraries = sorted({run.library for of in results.values() for run in of if run.library})
+        if libraries:
+            print(f"against {', '.join(libraries)}")
         least = "memory" if without_steps else "first step and memory"
         print(f"medians of interleaved {runs}, of {least} the least; a much slower peer is run once")
         print_results(results, field, tokens)

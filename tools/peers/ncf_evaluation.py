@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 import ncf_architecture
+import timing
 
 CANDIDATES = 1000
 TOP_K = 10
@@ -23,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
 
 def measure(evaluate: Callable[[], float], args: argparse.Namespace) -> None:
     """evaluate() returns the HR of a batch."""
+    timing.print_library()
     for _ in range(3):
         evaluate()
     users, start = 0, time.perf_counter()

@@ -5,6 +5,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+import timing
+
 IMAGENET_SIZE = 224
 IMAGENET_SHORT_SIDE = 256  # in validation, before the middle is taken
 IMAGENET_MEANS = [123.68, 116.78, 103.94]
@@ -27,6 +29,7 @@ def parse_args(description: str) -> argparse.Namespace:
 
 def measure(dataset: Iterable[tuple[Any, Any]], seconds: float) -> None:
     """Takes batches (images, labels) of an endless data set, and prints what bench.py reads, in our own words."""
+    timing.print_library()
     batches = iter(dataset)
     for _ in range(WARMUP_BATCHES):
         next(batches)

@@ -43,6 +43,7 @@ class Measurement:
     sent_mb: float = 0  # by a worker, a training step
     sum_ms: float = 0  # of ours: the sums with other workers, a step
     sum_waited_ms: float = 0  # those of them in which the worker had nothing else to do
+    library: str = ""  # of a peer: its name and version, as "PyTorch 2.15.0"
 
 
 @contextlib.contextmanager
@@ -175,14 +176,15 @@ def steps_of(command: list[str]) -> int:
 
 def parse_output(text: str, rate_pattern: str, peak_mb: float, other_cores: float) -> Measurement:
     """Reads what ours (--log_format=json) and the peers print alike; of several rates the last is over all steps."""
+    libraries = ", ".join(re.findall(r"^library: (.+)$", text, re.MULTILINE))
     if rate := re.search(rate_pattern, text):
-        return Measurement(float(rate[1]), 0, peak_mb, other_cores)
+        return Measurement(float(rate[1]), 0, peak_mb, other_cores, library=libraries)
     first_step_ms = re.search(r"first training step done (\d+) ms after process start", text)
     records = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     rates = [record["examples_per_sec"] for record in records if record.get("examples_per_sec")]
     if not first_step_ms or not rates:
         raise RunFailed(f"{text}tools/bench: no speed in this output")
-    measurement = Measurement(rates[-1], float(first_step_ms[1]), peak_mb, other_cores)
+    measurement = Measurement(rates[-1], float(first_step_ms[1]), peak_mb, other_cores, library=libraries)
     for record in records:
         measurement.cpu_ms = record.get("cpu_ms_per_step", measurement.cpu_ms)
         measurement.sent_mb = 1e-6 * record.get("network_bytes_per_step", 1e6 * measurement.sent_mb)

@@ -3,12 +3,14 @@
 import argparse
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 DTYPES = ["fp32", "bf16", "fp16"]
+LIBRARIES = {"tensorflow": "TensorFlow", "torch": "PyTorch", "ctranslate2": "CTranslate2"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +24,13 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
+def print_library() -> None:
+    """Prints which one is measured, that this process has imported, and its version."""
+    for module, name in LIBRARIES.items():
+        if module in sys.modules:
+            print(f"library: {name} {sys.modules[module].__version__}")
+
+
 def bytes_sent() -> int:
     """Of all network devices that this process sees, since they are there."""
     lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
@@ -31,6 +40,7 @@ def bytes_sent() -> int:
 def measure(step: Callable[[], Any], args: argparse.Namespace) -> None:
     """Runs step(), which trains once and returns the loss as something float() reads, and prints what bench.py reads,
     in our own words."""
+    print_library()
     loss = float(step())
     # bench.py tells when it started this process, on the clock that all processes share.
     first_step_ns = time.monotonic_ns() - int(os.environ["BENCH_STARTED_NS"])

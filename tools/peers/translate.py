@@ -26,6 +26,7 @@ def parse() -> tuple[argparse.Namespace, transformer_architecture.Architecture]:
 
 def measure(run: Callable[[], int], args: argparse.Namespace) -> None:
     """run() translates once and returns the number of tokens."""
+    timing.print_library()
     run()
     tokens, start = 0, time.perf_counter()
     while time.perf_counter() - start < args.seconds:
