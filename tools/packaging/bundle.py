@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tools.packaging import trees
+from tools.packaging.licenses import HEADER_PACKAGES, add_common_licenses, add_copyrights
 from tools.packaging.libraries import C_LIBRARY, LOADED, Library, libraries_of, output
 
 # And what they link to, but for sources.
@@ -17,7 +18,9 @@ DOCUMENTS = (
     "official/step_graphs/conv_plans_*.txt",
 )
 NOTE = """The libraries in lib/ are those of Debian's packages whose names the folders here have; each holds the
-copyright file of its package. The programs are linked with them and with the headers of the packages.
+copyright file of its package. The programs are linked with them and with the headers of the packages; of those whose
+names end in -dev they have nothing but headers. What the copyright files call /usr/share/common-licenses is
+common-licenses here.
 """
 
 
@@ -35,8 +38,8 @@ def add_documents(root: Path, folder: Path) -> None:
 
 
 def add_licenses(libraries: list[Library], folder: Path) -> None:
-    for package in sorted({library.package for library in libraries}):
-        trees.put(Path("/usr/share/doc") / package / "copyright", folder / package / "copyright")
+    add_copyrights([*(library.package for library in libraries), *HEADER_PACKAGES], folder)
+    add_common_licenses(folder, folder / "common-licenses")
     trees.write(folder / "README", NOTE)
 
 

@@ -12,6 +12,7 @@ from docs.flags import man
 from tools.packaging import trees
 from tools.packaging.bundle import add_documents, add_program
 from tools.packaging.libraries import output
+from tools.packaging.licenses import HEADER_PACKAGES, add_copyrights
 
 SUMMARY = "train image, translation and recommendation models"
 DESCRIPTION = """\
@@ -31,6 +32,10 @@ Copyright: {year} the authors of official-models
 License: Apache-2.0
  On Debian systems, the text of the Apache License 2.0 is in
  /usr/share/common-licenses/Apache-2.0.
+Comment:
+ The programs are compiled with headers of other packages. Those of which they
+ need no library have their copyright files in the folder licenses beside this
+ file.
 """
 CONTROL_OF_SOURCE = "Source: official-models\n\nPackage: official-models\nArchitecture: amd64\n"
 PROGRAMS = "usr/lib/official-models"
@@ -71,6 +76,7 @@ def make_deb(root: Path, programs: list[Path], version: str, epoch: int, xz_pres
         add_documents(root, tree / DOCUMENTS)
         (tree / DOCUMENTS / "LICENSE").unlink()  # every Debian system has it
         trees.write(tree / DOCUMENTS / "copyright", COPYRIGHT.format(year=time.gmtime(epoch).tm_year))
+        add_copyrights(HEADER_PACKAGES, tree / DOCUMENTS / "licenses")
         (tree / DOCUMENTS / "changelog.gz").write_bytes(trees.gz(changelog(version, epoch).encode(), 9))
         files = [path for path in sorted(tree.rglob("*")) if path.is_file() and not path.is_symlink()]
         kilobytes = sum(path.stat().st_size // 1024 + 1 for path in files)

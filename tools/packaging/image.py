@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tools.packaging import trees
 from tools.packaging.libraries import C_LIBRARY, output
+from tools.packaging.licenses import COMMON_LICENSES, add_common_licenses, add_copyrights
 
 USER = 1000
 HOME = "home/trainer"
@@ -38,7 +39,9 @@ def make_base(folder: Path) -> None:
         trees.put(CERTIFICATES, folder / CERTIFICATES.relative_to("/"))
     for name in ("dev", "proc", "sys", "tmp", HOME, "root"):
         (folder / name).mkdir(parents=True)
-    trees.put(Path("/usr/share/doc") / C_LIBRARY / "copyright", folder / "usr/share/doc" / C_LIBRARY / "copyright")
+    documents = folder / "usr/share/doc"
+    add_copyrights([C_LIBRARY], documents)
+    add_common_licenses(documents, folder / COMMON_LICENSES.relative_to("/"))
 
 
 BASE_MODES = {"tmp": (0o1777, 0), HOME: (0o755, USER), "root": (0o700, 0)}

@@ -197,8 +197,13 @@ class PackageTest(unittest.TestCase):
         libraries = {path.name for path in (moved / "lib").iterdir()}
         self.assertIn("libdnnl.so.2", libraries)
         self.assertFalse(libraries & {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}, "the C library is the machine's")
-        licenses = {path.parent.name for path in (moved / "share/licenses").glob("*/copyright")}
-        self.assertLessEqual({"libdnnl2", "libcurl4", "libstdc++6"}, licenses)
+        copyrights = {path.parent.name: path for path in (moved / "share/licenses").glob("*/copyright")}
+        self.assertLessEqual({"libdnnl2", "libcurl4", "libstdc++6", "nlohmann-json3-dev", "libboost-dev"}, set(copyrights))
+        self.assertIn("Niels Lohmann", copyrights["nlohmann-json3-dev"].read_text())
+        # libdnnl2's names the first, libstdc++6's the others.
+        for name in "Apache-2.0", "GPL-3", "LGPL":
+            common = moved / "share/licenses/common-licenses" / name
+            self.assertEqual(common.read_bytes(), Path("/usr/share/common-licenses", name).read_bytes())
         for name in "README.md", "LICENSE", "docs/manual/mnist.md", "docs/flags/mnist_main.md":
             self.assertTrue((moved / "share/doc/official-models" / name).is_file(), name)
 
@@ -226,6 +231,7 @@ class PackageTest(unittest.TestCase):
             file.write_bytes(content)
             unpack(file, root)
         self.assertEqual(owners, {0})
+        self.assertTrue((root / "usr/share/common-licenses/LGPL-2.1").is_file(), "the copyright file of libc6 names it")
         self.assertEqual(image["config"]["User"], "1000")
         (path,) = [value.removeprefix("PATH=") for value in image["config"]["Env"] if value.startswith("PATH=")]
         self.assertTrue((root / path[1:] / image["config"]["Cmd"][0]).is_file())
@@ -243,6 +249,8 @@ class PackageTest(unittest.TestCase):
         sums = subprocess.run(["dpkg-deb", "--info", deb, "md5sums"], check=True, capture_output=True, text=True).stdout
         checked = subprocess.run(["md5sum", "--check", "--quiet"], cwd=root, input=sums, capture_output=True, text=True)
         self.assertEqual(checked.returncode, 0, checked.stdout)
+        licenses = root / "usr/share/doc/official-models/licenses"
+        self.assertIn("Niels Lohmann", (licenses / "nlohmann-json3-dev/copyright").read_text())
         for program in PROGRAMS:
             page = gzip.decompress((root / f"usr/share/man/man1/{program.name}.1.gz").read_bytes()).decode()
             self.assertIn(f'\n.TH {program.name.upper()} 1 "" "{program.name} {package.version()}"', page)
