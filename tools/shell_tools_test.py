@@ -66,6 +66,11 @@ class ShellToolsTest(unittest.TestCase):
             self.assert_refused("make_certs", (f"--days={days}", self.folder, "a"), told)
         told = "'a/b' is no name or address of a host"
         self.assert_refused("make_certs", (self.folder, "a", "a/b"), told, "leave out ports and brackets")
+        self.assert_refused("make_certs", (self.folder, "a", "b", "a"), "'a' is there twice; name each host once")
+        self.assert_refused("make_certs", (self.folder, "a", "ca"), f"'ca': {self.folder / 'ca.crt'} is the authority's")
+        for address in "10.0.0.256", "10.0.1", "10.0.0.1:2222":
+            told = f"'{address}' is no IPv4 or IPv6 address; leave out ports"
+            self.assert_refused("make_certs", (self.folder, "a", address), told)
         self.assertEqual(list(self.folder.iterdir()), [])
         (self.folder / "ca.crt").touch()
         told = f"{self.folder} has only one of ca.crt and ca.key"
@@ -73,7 +78,7 @@ class ShellToolsTest(unittest.TestCase):
         (self.folder / "ca.key").touch()
         (self.folder / "a.key").touch()
         told = f"{self.folder} has a.crt or a.key already; remove both, or use another folder"
-        self.assert_refused("make_certs", (self.folder, "a"), told, code=73)
+        self.assert_refused("make_certs", (self.folder, "b", "a"), told, code=73)
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"ca.crt", "ca.key", "a.key"})
         told = f"the folder cannot be made: cannot create directory '{self.folder / 'ca.crt'}'"
         self.assert_refused("make_certs", (self.folder / "ca.crt" / "certs", "a"), told, "name another one", code=73)
