@@ -190,8 +190,7 @@ def op_family(
 
     The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc and *_hlo.h write the ops in
     StableHLO, NAME_test.cc is the test, and all other *.cc and *.h belong to NAME; *_flops.cc count the ops' operations
-    for profiles. The files of an op_part are the part's alone:
-    with ":geometry" among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are
+    for profiles, *fusion.cc have rules that fuse nodes. The files of an op_part are the part's alone: with ":geometry" among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are
     more_tests or op_tests.
 
     A new family is its folder and a line in families.bzl. The folder of a model's family is also a layer, with a line
@@ -228,6 +227,7 @@ def op_family(
     hlo_srcs = [file for file in files if file.endswith("_hlo.cc") or file.endswith("_hlo.h")]
     textual_hdrs = [file for file in files if file.endswith("-inl.h")]
     flops_deps = ["//utils/compute/graph:node_cost"] if native.glob(["*_flops.cc"], allow_empty = True) else []
+    fusion_deps = ["//utils/compute/graph:may_move"] if native.glob(["*fusion.cc"], allow_empty = True) else []
     if hdrs == None:
         hdrs = [file for file in files if file == name + ".h"]
 
@@ -238,7 +238,7 @@ def op_family(
         textual_hdrs = textual_hdrs,
         copts = copts,
         visibility = layers_above(),
-        deps = shared_deps + deps + flops_deps + _CPU_DEPS,
+        deps = shared_deps + deps + flops_deps + fusion_deps + _CPU_DEPS,
         alwayslink = 1,  # registers ops and kernels
     )
     cuda_kernels(

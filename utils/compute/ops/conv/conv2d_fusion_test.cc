@@ -4,7 +4,6 @@
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
-#include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -58,23 +57,6 @@ TEST_CASE("A value that others read stays") {
     return std::vector<Value>{y, Relu(BiasAdd(y, in[2]))};
   });
   CHECK(both.front() == op::Conv2D);
-}
-
-TEST_CASE("A convolution with a variable is computed before its update, also where its bias is added later") {
-  const auto device = MakeDevice("cpu").value();
-  Graph graph;
-  const Value w = graph.Variable({"w", {DType::kFloat32, {1, 1, 2, 3}}, Initializer::Ones()});
-  const Value x = graph.Input("x", {DType::kFloat32, {1, 2, 2, 2}}), bias = graph.Input("bias", {DType::kFloat32, {3}});
-  const Value y = Conv2D(x, w);
-  const std::vector<Node*> update = GradientDescent(graph.Constant(Tensor::Scalar(1.0f)), {{w, w}});  // w - w
-  const Value result = BiasAdd(y, bias);
-  VariableStore variables(*device);
-  REQUIRE(variables.Create(graph, 1).ok());
-  const auto program = Program::Compile(graph, {{x, bias}, {result}, update}, *device, variables).value();
-  const Tensor ones = testing::RandomTensor({1, 2, 2, 2}, 1, 1, 1);
-  REQUIRE(program->Run({ones, Tensor(DType::kFloat32, {3})}).ok());
-  CHECK(program->Fetch(0)->data<float>()[0] == 2);
-  CHECK(variables.Read("w")->data<float>()[0] == 0);
 }
 
 TEST_CASE("The gradients of filters and bias come from one kernel") {

@@ -8,7 +8,6 @@
 #include "utils/compute/ops/conv_pool/geometry.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
-#include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/pooling/pooling.h"
 #include "utils/compute/ops/reorder/reorder.h"
 #include "utils/compute/testing/op_test.h"
@@ -311,24 +310,6 @@ TEST_CASE("Values that others read stay") {
                          return std::vector<Value>{d[0], d[1], y};
                        }),
                  op::FusedConv2D));
-}
-
-TEST_CASE("A layer with a variable is computed before its update, also where the pool comes later") {
-  const auto device = MakeDevice("cpu").value();
-  Graph graph;
-  const Value w = graph.Variable({"w", {DType::kFloat32, {3, 3, 16, 16}}, Initializer::Ones()});
-  const Value x = graph.Input("x", {DType::kFloat32, {1, 4, 4, 16}}),
-              bias = graph.Input("bias", {DType::kFloat32, {16}});
-  const Value y = Relu(BiasAdd(Conv2D(x, w), bias));
-  const std::vector<Node*> update = GradientDescent(graph.Constant(Tensor::Scalar(1.0f)), {{w, w}});  // w - w
-  const Value result = MaxPool(y);
-  VariableStore variables(*device);
-  REQUIRE(variables.Create(graph, 1).ok());
-  const auto program = Program::Compile(graph, {{x, bias}, {result}, update}, *device, variables).value();
-  const Tensor ones = testing::RandomTensor({1, 4, 4, 16}, 1, 1, 1);
-  REQUIRE(program->Run({ones, Tensor(DType::kFloat32, {16})}).ok());
-  CHECK(program->Fetch(0)->data<float>()[0] == 9 * 16);
-  CHECK(variables.Read("w")->data<float>()[0] == 0);
 }
 
 TEST_CASE("On the CPU layers of bfloat16 are fused, too, and differ from others by their rounding") {

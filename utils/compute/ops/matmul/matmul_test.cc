@@ -10,7 +10,6 @@
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
-#include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -153,23 +152,6 @@ TEST_CASE("Bias and ReLU become part of the product") {
     const Doubles plain = testing::ToDoubles(testing::RunOn(kind, inputs, build, {.fuse = false})[0]);
     for (size_t i = 0; i < fused.size(); ++i) CHECK(fused[i] == Approx(plain[i]).margin(1e-6));
   }
-}
-
-TEST_CASE("A product of a variable is computed before its update, also where its bias is added later") {
-  const auto device = MakeDevice("cpu").value();
-  Graph graph;
-  const Value w = graph.Variable({"w", {DType::kFloat32, {2, 3}}, Initializer::Ones()});
-  const Value x = graph.Input("x", {DType::kFloat32, {4, 2}}), bias = graph.Input("bias", {DType::kFloat32, {3}});
-  const Value y = MatMul(x, w);
-  const std::vector<Node*> update = GradientDescent(graph.Constant(Tensor::Scalar(1.0f)), {{w, w}});  // w - w
-  const Value result = BiasAdd(y, bias);
-  VariableStore variables(*device);
-  REQUIRE(variables.Create(graph, 1).ok());
-  const auto program = Program::Compile(graph, {{x, bias}, {result}, update}, *device, variables).value();
-  const Tensor ones = testing::RandomTensor({4, 2}, 1, 1, 1);
-  REQUIRE(program->Run({ones, Tensor(DType::kFloat32, {3})}).ok());
-  CHECK(program->Fetch(0)->data<float>()[0] == 2);
-  CHECK(variables.Read("w")->data<float>()[0] == 0);
 }
 
 TEST_CASE("The gradients of a layer's weights and bias come from one kernel on devices that have it") {
