@@ -190,8 +190,9 @@ def op_family(
 
     The folder's files say what these are made of. *.cu.cc are the CUDA kernels, *_hlo.cc and *_hlo.h write the ops in
     StableHLO, NAME_test.cc is the test, and all other *.cc and *.h belong to NAME; *_flops.cc count the ops' operations
-    for profiles, *fusion.cc have rules that fuse nodes. The files of an op_part are the part's alone: with ":geometry" among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are
-    more_tests or op_tests.
+    for profiles, *fusion.cc have rules that fuse nodes. The files of an op_part are the part's alone: with ":geometry"
+    among the dependencies, NAME has neither geometry.h nor geometry.cc. Further tests, *_test.cc, are more_tests or
+    op_tests.
 
     A new family is its folder and a line in families.bzl. The folder of a model's family is also a layer, with a line
     in //tools/structure:layers.bzl.
