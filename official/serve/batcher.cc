@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "official/serve/rest_api.h"
 
 namespace official::serve {
 namespace {
@@ -77,7 +78,7 @@ void Batcher::RunItems(std::vector<Item> items, const RunBatch& run) {
   for (Item& item : items) {
     if (item.request->done == nullptr) continue;  // it has failed
     if (item.request->deadline <= now) {
-      Finish(item.request->done, absl::DeadlineExceededError("the request has waited for --rest_api_timeout_in_ms"));
+      Finish(item.request->done, absl::DeadlineExceededError(kTooLate));
       continue;
     }
     examples.push_back(std::move(item.example));

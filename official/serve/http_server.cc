@@ -155,7 +155,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     handler_timer_.async_wait([weak = weak_from_this(), number](error_code error) {
       const std::shared_ptr<Connection> self = weak.lock();
       if (error || self == nullptr) return;
-      self->Answer(number, ErrorTo(504, "the request has waited for --rest_api_timeout_in_ms"));
+      self->Answer(number, ErrorTo(504, kTooLate));
     });
   }
 

@@ -16,8 +16,6 @@ namespace {
 
 HttpResponse ErrorFor(const absl::Status& status) { return ErrorTo(HttpStatus(status), std::string(status.message())); }
 
-absl::Status TooLate() { return absl::DeadlineExceededError("the request has waited for --rest_api_timeout_in_ms"); }
-
 // The bytes of the numbers of an example. Text is not counted: it is a part of the body.
 size_t ExampleBytes(const Signature& signature) {
   size_t bytes = 0;
@@ -106,7 +104,7 @@ absl::Status ModelServer::Prepare(const Servable& servable, Batcher::Clock::time
                                   std::vector<Values>& examples) const {
   for (size_t i = 0; i < examples.size(); ++i) {
     if (stopping_) return absl::UnavailableError("the server is stopping");
-    if (Batcher::Clock::now() > deadline) return TooLate();
+    if (Batcher::Clock::now() > deadline) return absl::DeadlineExceededError(kTooLate);
     absl::StatusOr<Values> prepared = servable.Prepare(std::move(examples[i]));
     if (!prepared.ok()) {
       return absl::Status(prepared.status().code(), absl::StrCat("example ", i, ": ", prepared.status().message()));
@@ -119,7 +117,7 @@ absl::Status ModelServer::Prepare(const Servable& servable, Batcher::Clock::time
 std::optional<HttpResponse> ModelServer::Read(const Servable& servable, std::string body,
                                               Batcher::Clock::time_point deadline, PredictRequest& request,
                                               size_t& reserved) {
-  if (Batcher::Clock::now() > deadline) return ErrorFor(TooLate());
+  if (Batcher::Clock::now() > deadline) return ErrorFor(absl::DeadlineExceededError(kTooLate));
   absl::StatusOr<PredictRequest> parsed = ParsePredict(body, servable.signature());
   if (!parsed.ok()) return ErrorFor(parsed.status());
   body = std::string();

@@ -50,6 +50,9 @@ std::string StatusResponse(int64_t version);
 std::string MetadataResponse(absl::string_view model, int64_t version, const Signature& signature);
 std::string ErrorResponse(absl::string_view message);
 
+// The message of the DeadlineExceeded error, or of status 504, of a request that has had no answer in time.
+inline constexpr char kTooLate[] = "the request has waited for --rest_api_timeout_in_ms";
+
 // Returns the HTTP status for an error, TensorFlow Serving's: InvalidArgument 400, NotFound 404, Unavailable 503,
 // DeadlineExceeded 504, all others 500.
 int HttpStatus(const absl::Status& status);
