@@ -68,14 +68,20 @@ std::vector<nlohmann::json> Evaluations(const std::string& text) {
   return evaluations;
 }
 
-TEST_CASE("Synthetic data: nothing is read, the same batch comes again, and a killed run continues") {
+// With a data set that is not there.
+NcfConfig ConfigWithoutRatings() {
   NcfConfig config = SmallConfig();
   config.ratings.ratings_file = "";
   config.ratings.dataset = "ml-100k";
   config.ratings.data_dir = "/nonexistent";
+  config.num_eval_negatives = 20;
+  return config;
+}
+
+TEST_CASE("Synthetic data: nothing is read, the same batch comes again, and a killed run continues") {
+  NcfConfig config = ConfigWithoutRatings();
   config.ratings.data_dir_given = true;
   config.performance.use_synthetic_data = true;
-  config.num_eval_negatives = 20;
   config.performance.max_train_steps = 6;
   Run(config);
   // A network that sees one batch only learns it by heart.
@@ -253,12 +259,8 @@ TEST_CASE("Items that a user has not rated are found for the user") {
 }
 
 TEST_CASE("A prediction from generated ratings says so, as a training does") {
-  NcfConfig config = SmallConfig();
-  config.ratings.ratings_file = "";
-  config.ratings.dataset = "ml-100k";
-  config.ratings.data_dir = "/nonexistent";
+  NcfConfig config = ConfigWithoutRatings();
   config.ratings.download_if_missing = false;
-  config.num_eval_negatives = 20;
   config.performance.max_train_steps = 1;
   for (const std::vector<int32_t>& users : {std::vector<int32_t>(), std::vector<int32_t>({1})}) {
     config.predict = users;
