@@ -1,6 +1,7 @@
 #include "utils/compute/graph/may_move.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "utils/compute/graph/op_def.h"
 
@@ -12,13 +13,22 @@ bool ReadsVariable(Value v) {
   return v.node()->Is(op::Variable);
 }
 
+bool ReadsAnyVariable(const Node& node) {
+  return std::any_of(node.inputs().begin(), node.inputs().end(), ReadsVariable);
+}
+
+bool HasSideEffect(const std::unique_ptr<Node>& node) { return node->op().has_side_effect; }
+
 }  // namespace
 
 bool MayMoveToEnd(const Node& producer) {
-  if (std::none_of(producer.inputs().begin(), producer.inputs().end(), ReadsVariable)) return true;
   const auto& nodes = producer.graph().nodes();
-  return std::none_of(nodes.begin() + producer.id(), nodes.end(),
-                      [](const auto& node) { return node->op().has_side_effect; });
+  return !ReadsAnyVariable(producer) || std::none_of(nodes.begin() + producer.id(), nodes.end(), HasSideEffect);
+}
+
+bool MayMoveBefore(const Node& node, const Node& earlier) {
+  const auto begin = node.graph().nodes().begin();
+  return !ReadsAnyVariable(node) || std::none_of(begin + earlier.id(), begin + node.id(), HasSideEffect);
 }
 
 }  // namespace official::compute

@@ -1,4 +1,4 @@
-// Fusions that compute a node's op in a later place ask here whether the node's inputs are still the same there.
+// Fusions that compute a node's op in another place ask here whether the node's inputs are the same there.
 #pragma once
 
 #include "utils/compute/graph/graph.h"
@@ -9,5 +9,9 @@ namespace official::compute {
 // or no node behind it has side effects, which may be an update of that variable. In a rule, `producer` is a node of
 // RewriteContext::graph().
 bool MayMoveToEnd(const Node& producer);
+
+// Returns true if a node in the place of `earlier` may compute what `node`, of the same graph, does, whose inputs exist
+// there: it reads no variable, or no node from `earlier` to it has side effects.
+bool MayMoveBefore(const Node& node, const Node& earlier);
 
 }  // namespace official::compute

@@ -228,7 +228,7 @@ def op_family(
     hlo_srcs = [file for file in files if file.endswith("_hlo.cc") or file.endswith("_hlo.h")]
     textual_hdrs = [file for file in files if file.endswith("-inl.h")]
     flops_deps = ["//utils/compute/graph:node_cost"] if native.glob(["*_flops.cc"], allow_empty = True) else []
-    fusion_deps = ["//utils/compute/graph:may_move"] if native.glob(["*fusion.cc"], allow_empty = True) else []
+    fusion_deps = ["//utils/compute/graph:may_move"] if [file for file in files if file.endswith("fusion.cc")] else []
     if hdrs == None:
         hdrs = [file for file in files if file == name + ".h"]
 

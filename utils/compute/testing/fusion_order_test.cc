@@ -1,4 +1,4 @@
-// Fusions compute a node's op in a later place, but not behind an update of a variable that the op reads.
+// Fusions compute a node's op in another place, but not on the other side of an update of a variable that the op reads.
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -10,9 +10,11 @@
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/ops/conv/conv.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/pooling/pooling.h"
+#include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/program/program.h"
 
 namespace official::compute {
@@ -54,6 +56,26 @@ TEST_CASE("What a variable is read for is computed before its update, though a b
   CHECK(FirstOutput({{4, 2}, {2, 3}, matmul, add_bias}) == 2);
   CHECK(FirstOutput({{1, 2, 2, 2}, {1, 1, 2, 3}, conv, add_bias}) == 2);
   CHECK(FirstOutput({{1, 4, 4, 16}, {3, 3, 16, 16}, relu_of_conv, max_pool}) == 9 * 16);
+}
+
+TEST_CASE("A gradient that reads a variable is computed behind its update, though the bias's comes before") {
+  const auto device = MakeDevice("cpu").value();
+  Graph graph;
+  const Value images = graph.Variable({"images", {DType::kFloat32, {1, 2, 2, 2}}, Initializer::Ones()});
+  const Value filters = graph.Input("filters", {DType::kFloat32, {1, 1, 2, 3}});
+  const Value dy = graph.Input("dy", {DType::kFloat32, {1, 2, 2, 3}});
+  const Value y = Conv2D(images, filters), bias_gradient = BiasAddGrad(dy);
+  const std::vector<Node*> update = GradientDescent(graph.Constant(Tensor::Scalar(1.0f)), {{images, images}});
+  const Value filter_gradient = Gradients({y}, {dy}, {filters})[0];
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto program =
+      Program::Compile(graph, {{filters, dy}, {bias_gradient, filter_gradient}, update}, *device, variables).value();
+  Tensor ones(DType::kFloat32, dy.shape());
+  std::fill_n(ones.data<float>(), dy.shape().num_elements(), 1.0f);
+  REQUIRE(program->Run({Tensor(DType::kFloat32, filters.shape()), ones}).ok());
+  CHECK(program->Fetch(0)->data<float>()[0] == 4);
+  CHECK(program->Fetch(1)->data<float>()[0] == 0);  // the images are zero by then
 }
 
 }  // namespace

@@ -5,20 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
-#include "utils/compute/graph/rewrite.h"
 #include "utils/compute/ops/array/array.h"
-#include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/matmul/geometry.h"
-#include "utils/compute/ops/reduction/reduction.h"
 
 namespace official::compute {
 namespace {
 
 using Types = absl::StatusOr<std::vector<TensorType>>;
-
-using Outputs = std::optional<std::vector<Value>>;
 
 TensorType OutputType(const InferContext& c, const MatMulGeometry& g) {
   TensorType type = c.type(matmul::kA);
@@ -63,71 +57,10 @@ std::vector<Value> Gradient(const Node& node, absl::Span<const Value> output_gra
           tb ? Apply(dy, a, true, ta) : Apply(a, dy, !ta, false)};
 }
 
-// Relu(BiasAdd(MatMul)) in two steps: the bias first, then the ReLU behind what that gave.
-Outputs FuseBiasRelu(const Node& node, RewriteContext& context) {
-  const bool is_bias = node.Is(op::BiasAdd), is_relu = node.Is(op::Relu);
-  if (!is_bias && !is_relu) return std::nullopt;
-  const Value input = node.input(0);
-  if (input.shape().rank() != 2 || input.node()->num_inputs() == 0 ||
-      input.node()->input(0).shape().num_elements() == 0 || context.UseCount(input) != 1 ||
-      !context.DeviceHasKernel(op::FusedMatMul, input.dtype())) {
-    return std::nullopt;
-  }
-  const Node& producer = *context.Mapped(input).node();
-  if (!MayMoveToEnd(producer)) return std::nullopt;
-  std::vector<Value> inputs(producer.inputs().begin(), producer.inputs().end());
-  Attrs attrs = producer.attrs();
-  if (is_bias && producer.Is(op::MatMul)) {
-    inputs.push_back(context.Mapped(node.input(bias_add::kBias)));
-    attrs.Set("activation", std::string());
-  } else if (is_relu && producer.Is(op::FusedMatMul) && attrs.Get<std::string>("activation").empty()) {
-    attrs.Set("activation", std::string("Relu"));
-  } else {
-    return std::nullopt;
-  }
-  return std::vector<Value>{OutputOf(context.graph().AddNode(op::FusedMatMul, inputs, attrs), 0)};
-}
-
-// True if the node is the gradient of a dense layer's weights, from that of its outputs, dy.
-bool IsWeightGradient(const Node& node, Value dy) {
-  return node.Is(op::MatMul) && node.input(matmul::kB) == dy && node.attrs().GetBool("transpose_a") &&
-         !node.attrs().GetBool("transpose_b") && dy.shape().rank() == 2 && dy.shape().num_elements() > 0 &&
-         node.output(matmul::kY).shape().num_elements() > 0;
-}
-
-// MatMul(x^T, dy) and BiasAddGrad(dy) become one node when the first of the two is visited; the second one then takes
-// its output of that node.
-Outputs FuseBiasGradient(const Node& node, RewriteContext& context) {
-  const bool is_bias = node.Is(op::BiasAddGrad);
-  if (!is_bias && !node.Is(op::MatMul)) return std::nullopt;
-  const Value dy = is_bias ? node.input(0) : node.input(matmul::kB);
-  if (!context.DeviceHasKernel(op::FusedMatMulBiasAddGrad, dy.dtype())) return std::nullopt;
-  const Node *weights = nullptr, *bias = nullptr;
-  for (const Node* reader : context.Readers(dy)) {
-    if (weights == nullptr && IsWeightGradient(*reader, dy)) weights = reader;
-    if (bias == nullptr && reader->Is(op::BiasAddGrad)) bias = reader;
-  }
-  if (weights == nullptr || bias == nullptr || &node != (is_bias ? bias : weights)) return std::nullopt;
-  const int output = is_bias ? matmul::kBiasGradient : matmul::kY;
-  const Node& partner = is_bias ? *weights : *bias;
-  if (partner.id() < node.id()) {
-    Node* const fused = context.Mapped(partner.output(0)).node();
-    return fused->Is(op::FusedMatMulBiasAddGrad) ? Outputs({fused->output(output)}) : std::nullopt;
-  }
-  const Value x = weights->input(matmul::kA);
-  if (x.node()->id() > node.id()) return std::nullopt;  // it does not exist yet
-  Node* const fused =
-      context.graph().AddNode(op::FusedMatMulBiasAddGrad, {context.Mapped(x), context.Mapped(dy)}, weights->attrs());
-  return std::vector<Value>{OutputOf(fused, output)};
-}
-
 const bool registered[] = {
     RegisterOp({.name = op::MatMul, .infer = InferMatMul, .gradient = Gradient}),
     RegisterOp({.name = op::FusedMatMul, .infer = InferFused}),
     RegisterOp({.name = op::FusedMatMulBiasAddGrad, .infer = InferWithBiasGradient}),
-    RegisterFusion({.name = "MatMulBiasRelu", .rule = FuseBiasRelu}),
-    // Behind the kernels that compute the gradient of a bias with more than a product.
-    RegisterFusion({.name = "MatMulBiasAddGrad", .phase = 2, .rule = FuseBiasGradient}),
 };
 
 }  // namespace
