@@ -100,7 +100,8 @@ absl::Status CheckpointedModel::Restore() {
     if (config_.warm_start) {
       ASSIGN_OR_RETURN(warm_start_, WarmStart::Open(*config_.warm_start));
     }
-    return absl::OkStatus();
+    // It would be of an earlier run, and this one comes to the same step.
+    return trains_in_dir() ? dir_->ForgetEvaluatedStep() : absl::OkStatus();
   }
   if (config_.resume == Resume::kNever) {
     return absl::FailedPreconditionError(absl::StrCat("--resume=never, but there is the checkpoint ", latest.prefix,
@@ -116,12 +117,19 @@ absl::Status CheckpointedModel::Restore() {
   saved_positions_ = state_.worker_positions;
   // The servers give each of several workers one.
   if (saved_positions_.empty() && num_workers > 1) saved_positions_.assign(num_workers, state_.position);
-  state_.evaluated_step = dir_->ReadEvaluatedStep();
+  RETURN_IF_ERROR(RestoreEvaluatedStep());
   saved_step_ = restored_step_ = state_.global_step;
   origin_ = absl::StrCat("resumed from ", latest.prefix);
   if (!HasRunState(*restored_)) absl::StrAppend(&origin_, " (written by TensorFlow: data starts at the beginning)");
   averages_.Log(*restored_);
   return absl::OkStatus();
+}
+
+absl::Status CheckpointedModel::RestoreEvaluatedStep() {
+  state_.evaluated_step = dir_->ReadEvaluatedStep();
+  if (!(state_.evaluated_step > state_.global_step)) return absl::OkStatus();
+  state_.evaluated_step = state_.global_step - 1;
+  return trains_in_dir() ? dir_->KeepEvaluatedStep(*state_.evaluated_step) : absl::OkStatus();
 }
 
 absl::Status CheckpointedModel::Reload() {

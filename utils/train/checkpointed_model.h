@@ -101,6 +101,11 @@ class CheckpointedModel {
  private:
   CheckpointedModel(Model model, EstimatorConfig config, std::unique_ptr<distribute::Strategy> strategy);
   absl::Status Restore();
+  // Reads the evaluated step. One after the step of the checkpoint was of checkpoints that are lost: the evaluations
+  // from here on are made again.
+  absl::Status RestoreEvaluatedStep();
+  // True if this process is the one that trains in the directory.
+  bool trains_in_dir() const { return config_.trains && dir_->writes(); }
   // Returns NotFound if nothing was trained.
   absl::Status CheckTrained() const;
   // Keeps the step and the positions of the checkpoint that was saved last.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <filesystem>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -233,6 +234,34 @@ TEST_CASE("The last evaluation is remembered") {
     CHECK(estimator->state().evaluated_step == 3);
   }
   CHECK(MakeEstimator(config)->state().evaluated_step == 3);
+}
+
+TEST_CASE("The evaluation of a checkpoint that is lost is forgotten") {
+  EstimatorConfig config = Config();
+  {
+    const auto estimator = MakeEstimator(config);
+    REQUIRE(estimator->Train(Input(1), 2, {}).ok());
+    REQUIRE(estimator->Train(Input(1), 3, {}).ok());
+    REQUIRE(estimator->Evaluate([](data::Position) { return data::Prefetch(Input(1)({}).value(), 0); }, 2).ok());
+    REQUIRE(estimator->KeepEvaluatedStep().ok());
+  }
+  const std::string file = config.model_dir + "/eval/evaluated_step";
+  const auto remove = [&](int64_t step) {
+    std::filesystem::remove(absl::StrCat(config.model_dir, "/model.ckpt-", step, ".index"));
+    std::filesystem::remove(absl::StrCat(config.model_dir, "/model.ckpt-", step, ".data-00000-of-00001"));
+  };
+  remove(3);
+  config.trains = GENERATE(false, true);
+  CHECK(MakeEstimator(config)->state().evaluated_step == 1);  // so that one of step 2 may be due
+  CHECK(files::ReadFile(file, 100).value() == (config.trains ? "1\n" : "3\n"));
+
+  remove(0);
+  remove(2);
+  std::filesystem::remove(config.model_dir + "/checkpoint");
+  const auto fresh = MakeEstimator(config);
+  CHECK(fresh->origin() == "fresh");
+  CHECK_FALSE(fresh->state().evaluated_step);
+  CHECK(files::Exists(file) == !config.trains);
 }
 
 }  // namespace

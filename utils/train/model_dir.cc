@@ -138,4 +138,6 @@ absl::Status ModelDir::KeepEvaluatedStep(int64_t step) const {
   return files::WriteFileAtomically(File(kEvaluatedStepFile), absl::StrCat(step, "\n"));
 }
 
+absl::Status ModelDir::ForgetEvaluatedStep() const { return files::RemoveFile(File(kEvaluatedStepFile)); }
+
 }  // namespace official::train

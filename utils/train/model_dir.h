@@ -73,6 +73,8 @@ class ModelDir {
 
   std::optional<int64_t> ReadEvaluatedStep() const;
   absl::Status KeepEvaluatedStep(int64_t step) const;
+  // Removes the file of it.
+  absl::Status ForgetEvaluatedStep() const;
 
  private:
   ModelDir(TrainOptions options, Use use) : options_(std::move(options)), use_(use) {}
