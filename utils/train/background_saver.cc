@@ -93,11 +93,15 @@ class Handover {
 }  // namespace
 
 absl::Status BackgroundSaver::Wait() {
-  if (!writing_.valid()) return status_;
+  if (!writing_.valid()) return last_.status;
   if (writing_.wait_for(kSoon) != std::future_status::ready) WaitLong();
-  status_ = writing_.get();
-  if (status_.ok()) finished_step_ = writing_step_;
-  return status_;
+  Keep(writing_.get());
+  return last_.status;
+}
+
+void BackgroundSaver::Keep(Outcome outcome) {
+  last_ = std::move(outcome);
+  if (last_.status.ok()) finished_step_ = writing_step_;
 }
 
 void BackgroundSaver::WaitLong() const {
@@ -111,63 +115,62 @@ void BackgroundSaver::WaitLong() const {
   }
 }
 
-absl::Status BackgroundSaver::Write(int64_t step, const std::map<std::string, SavedTensor>& tensors,
-                                    const std::map<std::string, std::string>& strings) const {
+BackgroundSaver::Outcome BackgroundSaver::Write(int64_t step, const CheckpointContent& content,
+                                                bool failed_before) const {
   const absl::Status out_of_memory = OutOfMemory(step);  // made while there is memory
   const auto start = std::chrono::steady_clock::now();
-  absl::Status status;
+  Outcome outcome;
   try {
-    status = saver_->SaveInTurn(step, tensors, strings);
+    absl::Status unread;
+    std::map<std::string, SavedTensor> checked;
+    for (const auto& [name, tensor] : content.tensors) {
+      checked[name] = {tensor.bytes, [&, &name = name, &tensor = tensor]() -> absl::StatusOr<Tensor> {
+                         absl::StatusOr<Tensor> value = tensor.read();
+                         unread = value.ok() ? CheckFinite(step, name, *value, content.advice) : value.status();
+                         RETURN_IF_ERROR(unread);
+                         return value;
+                       }};
+    }
+    outcome.status = saver_->SaveInTurn(step, checked, content.strings);
+    outcome.storage_failed = !outcome.status.ok() && unread.ok();
   } catch (const std::bad_alloc&) {
-    status = out_of_memory;
+    outcome.status = out_of_memory;
   } catch (const std::exception& error) {
-    status = Unexpected(step, error);
+    outcome.status = Unexpected(step, error);
   }
-  if (status.ok()) {
+  if (outcome.status.ok()) {
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     logs::LogEvent("save", absl::StrFormat("saved the checkpoint of step %d in %.2f s", step, elapsed.count()),
                    {{"global_step", step}, {"seconds", elapsed.count()}, {"peak_memory_bytes", misc::PeakMemory()}});
+  } else if (outcome.storage_failed && !failed_before) {
+    LOG(WARNING) << "step " << step << ": " << outcome.status.message()
+                 << "; the next save, if the run continues, tries again";
   }
-  return status;
-}
-
-absl::Status BackgroundSaver::SaveInThisThread(int64_t step, const CheckpointContent& content) {
-  std::map<std::string, SavedTensor> checked;
-  for (const auto& [name, tensor] : content.tensors) {
-    checked[name] = {tensor.bytes, [&, &name = name, &tensor = tensor]() -> absl::StatusOr<Tensor> {
-                       ASSIGN_OR_RETURN(Tensor value, tensor.read());
-                       RETURN_IF_ERROR(CheckFinite(step, name, value, content.advice));
-                       return value;
-                     }};
-  }
-  status_ = Write(step, checked, content.strings);
-  if (status_.ok()) finished_step_ = step;
-  return status_;
+  return outcome;
 }
 
 absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& content) {
-  RETURN_IF_ERROR(Wait());
+  const absl::Status before = Wait();
+  if (!last_.storage_failed) RETURN_IF_ERROR(before);
+  const bool failed_before = !before.ok();
   writing_step_ = step;
   const auto handover = std::make_shared<Handover>(most_held_);
-  std::map<std::string, SavedTensor> taken;
-  for (const auto& [name, tensor] : content.tensors) {
-    taken[name] = {tensor.bytes, [step, handover, name = name, advice = content.advice]() -> absl::StatusOr<Tensor> {
-                     ASSIGN_OR_RETURN(Tensor next, handover->Take());
-                     RETURN_IF_ERROR(CheckFinite(step, name, next, advice));
-                     return next;
-                   }};
+  CheckpointContent taken = content;
+  for (auto& [name, tensor] : taken.tensors) {
+    tensor.read = [handover] { return handover->Take(); };
   }
   const absl::Status out_of_memory = OutOfMemory(step);  // made while there is memory
-  const auto write = [this, step, handover, taken = std::move(taken), strings = content.strings] {
+  const auto write = [this, step, handover, taken = std::move(taken), failed_before] {
     const absl::Cleanup close = [&] { handover->Close(); };
-    return Write(step, taken, strings);
+    return Write(step, taken, failed_before);
   };
   try {
     writing_ = std::async(std::launch::async, write);
   } catch (const std::system_error& error) {
     LOG(WARNING) << "no thread can start (" << error.code().message()
                  << "): training waits while the checkpoint of step " << step << " is written";
-    return SaveInThisThread(step, content);
+    Keep(Write(step, content, failed_before));
+    return last_.storage_failed && !failed_before ? absl::OkStatus() : last_.status;
   }
   for (const auto& [name, tensor] : content.tensors) {
     if (!handover->WaitForRoom(tensor.bytes)) break;  // Wait tells why
@@ -182,7 +185,7 @@ absl::Status BackgroundSaver::Save(int64_t step, const CheckpointContent& conten
     handover->Give(std::move(copy));
     RETURN_IF_ERROR(status);
   }
-  return absl::OkStatus();
+  return failed_before ? Wait() : absl::OkStatus();
 }
 
 }  // namespace official::train

@@ -14,6 +14,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::train {
 namespace {
@@ -143,17 +144,66 @@ TEST_CASE_METHOD(BackgroundSaverTest, "An exception while saving is the error of
   CHECK(Latest() == nullptr);
 }
 
+// No file gets longer than this while it lives.
+class SmallFiles {
+ public:
+  explicit SmallFiles(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before_) == 0);
+    const rlimit small = {bytes, before_.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  }
+  ~SmallFiles() { setrlimit(RLIMIT_FSIZE, &before_); }
+
+ private:
+  rlimit before_;
+};
+
+TEST_CASE_METHOD(BackgroundSaverTest, "A save that the storage fails is tried again by the next, once") {
+  Add("a", 100'000, 1);
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  BackgroundSaver saver = Saver(/*most_held=*/1'000'000);
+  std::optional<NoThreads> no_threads;
+  if (GENERATE(false, true)) no_threads.emplace();
+  std::optional<SmallFiles> full(200'000);
+  CHECK(saver.Save(1, content_).ok());
+  CHECK_THAT(std::string(saver.Wait().message()), Contains("the checkpoint of step 1, which needs 400000 bytes"));
+  CHECK_THAT(log.Text(), Contains("the checkpoint of step 1, which needs 400000 bytes, was not saved: ") &&
+                             Contains("; the next save, if the run continues, tries again"));
+  CHECK_FALSE(saver.finished_step());
+  SECTION("there is room again") {
+    full.reset();
+    CHECK(saver.Save(2, content_).ok());
+    CHECK(saver.Wait().ok());
+    CHECK(saver.finished_step() == 2);
+    full.emplace(200'000);
+    CHECK(saver.Save(3, content_).ok());
+    CHECK(absl::IsAborted(saver.Wait()));
+    CHECK(saver.finished_step() == 2);
+  }
+  SECTION("there is none yet") {
+    const absl::Status second = saver.Save(2, content_);
+    CHECK(absl::IsAborted(second));
+    CHECK_THAT(std::string(second.message()), Contains("the checkpoint of step 2, which needs 400000 bytes"));
+    CHECK(saver.Wait() == second);
+  }
+  SECTION("a tensor is not finite") {
+    full.reset();
+    Add("a", 100, std::numeric_limits<float>::infinity());
+    CHECK(absl::IsInternal(saver.Save(2, content_)));
+    Add("a", 100, 1);
+    CHECK(absl::IsInternal(saver.Save(3, content_)));
+    CHECK(Latest() == nullptr);
+  }
+}
+
 TEST_CASE_METHOD(BackgroundSaverTest, "Where writing fails, reading does not wait for it") {
   for (int i = 0; i < 50; ++i) Add(absl::StrCat("v", i), 10'000, 1);
   BackgroundSaver saver = Saver(/*most_held=*/100'000);
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before;
-  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
-  const rlimit small = {200'000, before.rlim_max};
-  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  std::optional<SmallFiles> full(200'000);
   CHECK(saver.Save(1, content_).ok());
   const absl::Status status = saver.Wait();
-  setrlimit(RLIMIT_FSIZE, &before);
+  full.reset();
   CHECK(absl::IsAborted(status));
   CHECK_THAT(std::string(status.message()), Contains("the checkpoint of step 1, which needs 2000000 bytes"));
   CHECK(live_bytes_ == 0);

@@ -50,7 +50,7 @@ class ModelDir {
   absl::StatusOr<LatestCheckpoint> FindCheckpoint() const;
   // Writes checkpoints; only for kWrite.
   BackgroundSaver& saver() { return *saver_; }
-  // Waits until the checkpoint that is being written, if there is one, is finished; returns the first error so far.
+  // Waits until the checkpoint that is being written, if there is one, is finished; returns the error of the last save.
   absl::Status WaitForSave() { return writes() ? saver_->Wait() : absl::OkStatus(); }
 
   // Marks the beginning of a training after `step`, once, in the events, with the graph, and in flags.txt.
