@@ -90,6 +90,30 @@ TEST_CASE("As JSON, the results end with the throughput, and the log names what 
   CHECK(events() == "resume step step evaluation_start evaluation end");
 }
 
+TEST_CASE("A run that the stop threshold has ended has nothing to do until it is raised") {
+  MnistConfig config = SmallConfig();
+  config.base.train_epochs = 3;
+  config.base.stop_threshold = 0.0;
+  CHECK(run::EvaluationsIn(Run(config)).size() == 1);
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  config.base.export_dir = NewDirectory("export");
+  CHECK(Run(config) == NothingToDo(3));
+  CHECK_THAT(log.Text(), Contains("is trained to step 3, where the stop threshold of 0 has ended the training: the "
+                                  "metric was ") &&
+                             Contains("; to continue, raise the threshold or leave it out;"));
+  CHECK(files::ListDirectory(*config.base.export_dir)->size() == 1);
+  // The evaluation was made without the flag, or has not passed it.
+  config.base.stop_threshold = 1.5;
+  CHECK(run::EvaluationsIn(Run(config)).size() == 2);
+  CHECK(Run(config) == NothingToDo(9));
+  config.base.train_epochs = 4;
+  config.base.stop_threshold.reset();
+  CHECK(run::EvaluationsIn(Run(config)).size() == 1);
+  config.base.train_epochs = 5;
+  config.base.stop_threshold = 0.0;
+  CHECK(run::EvaluationsIn(Run(config)).size() == 1);
+}
+
 TEST_CASE("A run in two parts ends with the bits of one run, and a finished one has nothing to do") {
   MnistConfig whole = SmallConfig();
   whole.base.train_epochs = 3;

@@ -189,6 +189,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   RETURN_IF_ERROR(ChoosePosition());
   first_step_ = estimator_->global_step();
   RETURN_IF_ERROR(OpenBestEvaluations());
+  passed_stop_threshold_ = HasPassedStopThreshold(config_, estimator_->state());
   if (HasNextRound()) {
     RETURN_IF_ERROR(BeginTraining());
   } else {
@@ -381,12 +382,13 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
     RETURN_IF_ERROR(CheckMetricNames(base, options_.name, NamesOf(results)));
     RETURN_IF_ERROR(DecideByEvaluations(&results));
   }
-  RETURN_IF_ERROR(estimator_->KeepEvaluatedStep());
-  if (!base.stop_threshold) return absl::OkStatus();
-  const double value = MetricOf(results, metric);
-  if (!misc::PastStopThreshold(base.stop_threshold, value)) return absl::OkStatus();
-  LOG(INFO) << "Stop threshold of " << *base.stop_threshold << " was passed with metric value " << value;
-  passed_stop_threshold_ = true;
+  const std::optional<double> value =
+      base.stop_threshold ? std::make_optional(MetricOf(results, metric)) : std::nullopt;
+  RETURN_IF_ERROR(estimator_->KeepEvaluatedStep(value));
+  passed_stop_threshold_ = HasPassedStopThreshold(config_, estimator_->state());
+  if (passed_stop_threshold_) {
+    LOG(INFO) << "Stop threshold of " << *base.stop_threshold << " was passed with metric value " << *value;
+  }
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/misc/available_memory.h"
+#include "utils/misc/model_helpers.h"
 #include "utils/misc/size_text.h"
 #include "utils/run/usable_gpus.h"
 
@@ -63,18 +64,33 @@ void LogStart(const Config& config, const Devices& devices, const std::string& m
        {"global_step", estimator.global_step()}});
 }
 
-void LogNothingToDo(const Config& config, const train::Schedule& schedule, const std::string& why_stop,
+bool HasPassedStopThreshold(const Config& config, const train::RunState& state) {
+  return train::IsEvaluated(state) && state.evaluated_metric &&
+         misc::PastStopThreshold(config.base.stop_threshold, *state.evaluated_metric);
+}
+
+std::string WhyEnded(const Config& config, const train::RunState& state, const std::string& early_stop) {
+  if (!early_stop.empty()) {
+    return absl::StrCat("--early_stop has ended the training: ", early_stop,
+                        "; to continue, raise its number or leave it out");
+  }
+  if (!HasPassedStopThreshold(config, state)) return "";
+  return absl::StrCat("the stop threshold of ", *config.base.stop_threshold, " has ended the training: the metric was ",
+                      *state.evaluated_metric, "; to continue, raise the threshold or leave it out");
+}
+
+void LogNothingToDo(const Config& config, const train::Schedule& schedule, const std::string& early_stop,
                     const train::Estimator& estimator) {
   const train::RunState& state = estimator.state();
+  const std::string why = WhyEnded(config, state, early_stop);
   const std::string end =
-      !why_stop.empty() ? absl::StrCat(", where --early_stop has ended the training: ", why_stop,
-                                       "; to continue, raise its number or leave it out")
+      !why.empty()     ? absl::StrCat(", where ", why)
       : schedule.steps ? absl::StrCat(" of --train_steps=", schedule.steps->total, "; to continue, raise --train_steps")
                        : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", config.base.train_epochs,
                                       " epochs; to continue, raise --train_epochs");
   const std::string what = estimator.strategy().is_chief() ? config.train.model_dir : "the run";
   LOG(INFO) << "nothing to do: " << what << " is trained to step " << state.global_step << end
-            << (why_stop.empty() && schedule.max_train_steps ? " or --max_train_steps" : "")
+            << (why.empty() && schedule.max_train_steps ? " or --max_train_steps" : "")
             << "; to start again, give --clean or another --model_dir";
   estimator.LogChangedFlags();
 }

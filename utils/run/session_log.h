@@ -1,4 +1,4 @@
-// LogStart, LogNothingToDo and LogEnd: what a session says of its run in the log.
+// LogStart, LogNothingToDo and LogEnd: what a session says of its run in the log; WhyEnded.
 #pragma once
 
 #include <string>
@@ -9,6 +9,7 @@
 #include "utils/run/devices.h"
 #include "utils/train/estimator.h"
 #include "utils/train/rounds.h"
+#include "utils/train/run_state.h"
 
 namespace official::run {
 
@@ -17,9 +18,15 @@ namespace official::run {
 void LogStart(const Config& config, const Devices& devices, const std::string& model, const std::string& dataset,
               const train::Estimator& estimator, bool only_evaluates);
 
-// Logs that the training has come to its end before, and how to continue it. `why_stop`: that of --early_stop; empty if
-// it was the schedule's end.
-void LogNothingToDo(const Config& config, const train::Schedule& schedule, const std::string& why_stop,
+// Returns true if the last evaluation, at the present step, has passed --stop_threshold.
+bool HasPassedStopThreshold(const Config& config, const train::RunState& state);
+
+// Returns what has ended the training at the present step, before the schedule's end, and how to continue it; empty:
+// nothing has. `early_stop`: BestEvaluations::WhyStop; empty: nothing.
+std::string WhyEnded(const Config& config, const train::RunState& state, const std::string& early_stop);
+
+// Logs that the training has come to its end before, and how to continue it. `early_stop`: that of WhyEnded.
+void LogNothingToDo(const Config& config, const train::Schedule& schedule, const std::string& early_stop,
                     const train::Estimator& estimator);
 
 // Logs what the sums with other workers have cost, if there were any, and the event "end" with what the run did

@@ -126,10 +126,15 @@ absl::Status CheckpointedModel::Restore() {
 }
 
 absl::Status CheckpointedModel::RestoreEvaluatedStep() {
-  state_.evaluated_step = dir_->ReadEvaluatedStep();
-  if (!(state_.evaluated_step > state_.global_step)) return absl::OkStatus();
+  const std::optional<ModelDir::EvaluatedStep> evaluated = dir_->ReadEvaluatedStep();
+  if (!evaluated) return absl::OkStatus();
+  if (evaluated->step <= state_.global_step) {
+    state_.evaluated_step = evaluated->step;
+    state_.evaluated_metric = evaluated->metric;
+    return absl::OkStatus();
+  }
   state_.evaluated_step = state_.global_step - 1;
-  return trains_in_dir() ? dir_->KeepEvaluatedStep(*state_.evaluated_step) : absl::OkStatus();
+  return trains_in_dir() ? dir_->KeepEvaluatedStep({*state_.evaluated_step}) : absl::OkStatus();
 }
 
 absl::Status CheckpointedModel::Reload() {

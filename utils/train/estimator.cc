@@ -75,10 +75,11 @@ absl::Status Estimator::LeaveServers() {
   return servers == nullptr || servers->server() ? absl::OkStatus() : servers->Leave();
 }
 
-absl::Status Estimator::KeepEvaluatedStep() {
+absl::Status Estimator::KeepEvaluatedStep(std::optional<double> metric) {
   RunState& state = model_->state();
-  RETURN_IF_ERROR(model_->dir().KeepEvaluatedStep(state.global_step));
+  RETURN_IF_ERROR(model_->dir().KeepEvaluatedStep({state.global_step, metric}));
   state.evaluated_step = state.global_step;
+  state.evaluated_metric = metric;
   return absl::OkStatus();
 }
 

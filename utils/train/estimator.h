@@ -47,8 +47,9 @@ class Estimator {
     model_->state().position = position;
     model_->state().worker_positions = std::move(worker_positions);
   }
-  // Records in model_dir that the evaluation at global_step(), with all that belongs to it, is finished.
-  absl::Status KeepEvaluatedStep();
+  // Records in model_dir that the evaluation at global_step(), with all that belongs to it, is finished, and with
+  // --stop_threshold the metric that this compares.
+  absl::Status KeepEvaluatedStep(std::optional<double> metric = std::nullopt);
   // Returns one of the facts by name; there must be one of this name.
   const RunFact& fact(absl::string_view name) const { return model_->fact(name); }
   // The origin of the variables: "fresh" or "resumed from model.ckpt-600".

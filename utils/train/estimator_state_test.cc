@@ -234,6 +234,10 @@ TEST_CASE("The last evaluation is remembered") {
     CHECK(estimator->state().evaluated_step == 3);
   }
   CHECK(MakeEstimator(config)->state().evaluated_step == 3);
+  CHECK_FALSE(MakeEstimator(config)->state().evaluated_metric);
+  REQUIRE(MakeEstimator(config)->KeepEvaluatedStep(0.6).ok());
+  CHECK(MakeEstimator(config)->state().evaluated_step == 3);
+  CHECK(MakeEstimator(config)->state().evaluated_metric == 0.6);
 }
 
 TEST_CASE("The evaluation of a checkpoint that is lost is forgotten") {

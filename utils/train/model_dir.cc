@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
@@ -126,16 +127,21 @@ absl::Status ModelDir::KeepAlgorithms(const compute::AlgorithmChoices& choices) 
   return files::WriteFileAtomically(File(kAlgorithmsFile), choices.ToText());
 }
 
-std::optional<int64_t> ModelDir::ReadEvaluatedStep() const {
-  int64_t step;
+std::optional<ModelDir::EvaluatedStep> ModelDir::ReadEvaluatedStep() const {
   const absl::StatusOr<std::string> text = files::ReadFile(File(kEvaluatedStepFile), kMaxStepBytes);
-  if (!text.ok() || !absl::SimpleAtoi(*text, &step)) return std::nullopt;
-  return step;
+  if (!text.ok()) return std::nullopt;
+  const std::vector<absl::string_view> fields = absl::StrSplit(*text, ' ');
+  EvaluatedStep evaluated;
+  if (!absl::SimpleAtoi(fields[0], &evaluated.step)) return std::nullopt;
+  double metric;
+  if (fields.size() > 1 && absl::SimpleAtod(fields[1], &metric)) evaluated.metric = metric;
+  return evaluated;
 }
 
-absl::Status ModelDir::KeepEvaluatedStep(int64_t step) const {
+absl::Status ModelDir::KeepEvaluatedStep(const EvaluatedStep& evaluated) const {
   if (!writes_evaluations()) return absl::OkStatus();
-  return files::WriteFileAtomically(File(kEvaluatedStepFile), absl::StrCat(step, "\n"));
+  const std::string metric = evaluated.metric ? absl::StrFormat(" %.17g", *evaluated.metric) : "";
+  return files::WriteFileAtomically(File(kEvaluatedStepFile), absl::StrCat(evaluated.step, metric, "\n"));
 }
 
 absl::Status ModelDir::ForgetEvaluatedStep() const { return files::RemoveFile(File(kEvaluatedStepFile)); }

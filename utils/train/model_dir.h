@@ -3,7 +3,7 @@
 //   events.out.tfevents.*, eval/   events for TensorBoard, of the training and of evaluations
 //   flags.txt                      the flags of the last run
 //   algorithms.txt                 the algorithms that were chosen by timing
-//   eval/evaluated_step            the step of the last finished evaluation
+//   eval/evaluated_step            the step of the last finished evaluation and, with --stop_threshold, its metric
 #pragma once
 
 #include <memory>
@@ -71,9 +71,14 @@ class ModelDir {
   void ReadAlgorithms(compute::AlgorithmChoices& choices) const;
   absl::Status KeepAlgorithms(const compute::AlgorithmChoices& choices) const;
 
-  std::optional<int64_t> ReadEvaluatedStep() const;
-  absl::Status KeepEvaluatedStep(int64_t step) const;
-  // Removes the file of it.
+  // The last finished evaluation, in its file.
+  struct EvaluatedStep {
+    int64_t step;
+    std::optional<double> metric = std::nullopt;  // that --stop_threshold compares, if the flag was given
+  };
+  std::optional<EvaluatedStep> ReadEvaluatedStep() const;
+  absl::Status KeepEvaluatedStep(const EvaluatedStep& evaluated) const;
+  // Removes the file.
   absl::Status ForgetEvaluatedStep() const;
 
  private:

@@ -114,9 +114,13 @@ TEST_CASE("A checkpoint has the positions of all workers, which begin there agai
   server.join();
   CHECK(served.ok());
   const auto bundle = BundleReader::Open(absl::StrCat(config.model_dir, "/model.ckpt-", kSteps)).value();
-  const RunState state = ReadRunState(*bundle, 1).value();
+  RunState state = ReadRunState(*bundle, 1).value();
   CHECK((state.worker_positions == std::vector<data::Position>{of(3, 12), of(0, 0), of(0, 0)}));
   CHECK(state.position == of(3, 12));
+  CHECK(BytesOf(RunStateFrom(BytesOf(state)).value()) == BytesOf(state));
+  state.evaluated_step = kSteps;
+  state.evaluated_metric = 0.6;
+  CHECK(RunStateFrom(BytesOf(state)).value().evaluated_metric == 0.6);
   CHECK(BytesOf(RunStateFrom(BytesOf(state)).value()) == BytesOf(state));
   CHECK(absl::IsDataLoss(RunStateFrom(BytesOf(state) + " 1").status()));
   CHECK(absl::IsDataLoss(RunStateFrom(BytesOf(state) + " 1 x").status()));

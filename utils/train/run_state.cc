@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/status.h"
 #include "utils/train/step.h"
@@ -17,6 +18,7 @@ using compute::Tensor;
 constexpr char kSeed[] = "_run/seed";
 constexpr char kEpoch[] = "_run/epoch";
 constexpr char kIndex[] = "_run/index";
+constexpr char kNoMetric[] = "none";  // in the bytes of a state
 constexpr char kWorkerPositions[] = "_run/worker_positions";
 
 // More than any run writes, and so few that no sum or product of steps overflows.
@@ -102,8 +104,10 @@ void AddRunState(const RunState& state, std::map<std::string, SavedTensor>& tens
 }
 
 std::string BytesOf(const RunState& state) {
-  std::string bytes = absl::StrCat(state.global_step, " ", state.position.epoch, " ", state.position.index, " ",
-                                   state.seed, " ", state.evaluated_step.value_or(-1));
+  std::string bytes =
+      absl::StrCat(state.global_step, " ", state.position.epoch, " ", state.position.index, " ", state.seed, " ",
+                   state.evaluated_step.value_or(-1), " ",
+                   state.evaluated_metric ? absl::StrFormat("%.17g", *state.evaluated_metric) : kNoMetric);
   for (const data::Position& position : state.worker_positions) {
     absl::StrAppend(&bytes, " ", position.epoch, " ", position.index);
   }
@@ -114,13 +118,16 @@ absl::StatusOr<RunState> RunStateFrom(absl::string_view bytes) {
   const std::vector<absl::string_view> fields = absl::StrSplit(bytes, ' ');
   RunState state;
   int64_t evaluated = -1;
-  if (fields.size() < 5 || fields.size() % 2 != 1 || !absl::SimpleAtoi(fields[0], &state.global_step) ||
+  double metric = 0;
+  if (fields.size() < 6 || fields.size() % 2 != 0 || !absl::SimpleAtoi(fields[0], &state.global_step) ||
       !absl::SimpleAtoi(fields[1], &state.position.epoch) || !absl::SimpleAtoi(fields[2], &state.position.index) ||
-      !absl::SimpleAtoi(fields[3], &state.seed) || !absl::SimpleAtoi(fields[4], &evaluated)) {
+      !absl::SimpleAtoi(fields[3], &state.seed) || !absl::SimpleAtoi(fields[4], &evaluated) ||
+      (fields[5] != kNoMetric && !absl::SimpleAtod(fields[5], &metric))) {
     return absl::DataLossError(absl::StrCat("the chief has sent no state of a run: ", bytes));
   }
   if (evaluated >= 0) state.evaluated_step = evaluated;
-  for (size_t i = 5; i < fields.size(); i += 2) {
+  if (fields[5] != kNoMetric) state.evaluated_metric = metric;
+  for (size_t i = 6; i < fields.size(); i += 2) {
     data::Position& position = state.worker_positions.emplace_back();
     if (!absl::SimpleAtoi(fields[i], &position.epoch) || !absl::SimpleAtoi(fields[i + 1], &position.index)) {
       return absl::DataLossError(absl::StrCat("the chief has sent no state of a run: ", bytes));

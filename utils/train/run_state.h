@@ -22,9 +22,11 @@ struct RunState {
   std::vector<data::Position> worker_positions = {};
   // The step of the last finished evaluation, by this run or one before it in model_dir, which keeps it in a file.
   std::optional<int64_t> evaluated_step = std::nullopt;
+  // The metric of that evaluation that --stop_threshold compares, if the flag was given.
+  std::optional<double> evaluated_metric = std::nullopt;
 };
 
-// Returns the state in a checkpoint, without the evaluated step. What one written by TensorFlow does not have is that
+// Returns the state in a checkpoint, without that of evaluations. What one written by TensorFlow does not have is that
 // of a new run, with `seed`. DataLoss for a value of another type or that no run has written.
 absl::StatusOr<RunState> ReadRunState(const BundleReader& checkpoint, uint64_t seed);
 
