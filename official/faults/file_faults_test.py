@@ -119,6 +119,18 @@ class FileFaultsTest(harness.FaultTest):
                 suffixes = (".index", ".data-00000-of-00001")
                 self.assertEqual(kept, {f"model.ckpt-{step}{suffix}" for step in (STEPS - 2, STEPS) for suffix in suffixes})
 
+    def test_killed_while_a_directory_is_cleaned(self) -> None:
+        # The state file goes first, then the indexes of steps 0 and 10.
+        for number, origin in enumerate(("resumed", "resumed", "resumed", "fresh", "fresh", "fresh"), start=1):
+            with self.subTest(f"before file {number} is removed"):
+                model_dir = self.copy(self.begun, f"cleaned to {number}")
+                env = self.with_fault(model_dir, "kill", number, call="unlink")
+                self.assertEqual(self.run_steps(model_dir, STEPS, *FLAGS, "--clean", env=env).code, 137)
+                outcome = self.train(model_dir, STEPS, *FLAGS)
+                resumed = re.search(r"resumed from .*model\.ckpt-(\d+)", outcome.stderr)
+                self.assertEqual(resumed and int(resumed[1]), FIRST if origin == "resumed" else None, outcome.told)
+                self.assert_same_checkpoint(model_dir, self.whole)
+
     @harness.of_every_program
     def test_disk_full_at_every_call(self) -> None:
         self.at_every_call("ENOSPC", lambda *run: self.check_told(*run, "No space left on device"))

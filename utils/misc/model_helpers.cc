@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <tuple>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -14,6 +15,8 @@ namespace official::misc {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr int kIndex = 1;  // of a checkpoint, in the order of deletion
 
 absl::Status FileError(absl::string_view what, const fs::path& path, const std::error_code& error) {
   const absl::Status status = files::ErrnoStatus(error.value(), what, path.string());
@@ -88,6 +91,29 @@ absl::StatusOr<std::vector<fs::path>> EntriesToDelete(const std::string& model_d
   return entries;
 }
 
+// Returns the key by which entries are deleted, the smallest first. What makes a checkpoint goes before all else, the
+// oldest checkpoint first; what tells another --clean that this is a model_dir goes last.
+std::tuple<int, size_t, std::string> OrderOfDeletion(const fs::path& entry) {
+  const std::string name = entry.filename().string();
+  const int kind = name == "checkpoint"                ? 0
+                   : absl::StrContains(name, ".index") ? kIndex
+                   : !IsWrittenByTraining(name)        ? kIndex + 1
+                                                       : kIndex + 2;
+  return {kind, name.size(), name};  // among names of the same form, the longer has the larger number
+}
+
+absl::Status Delete(const fs::path& entry) {
+  std::error_code error;
+  if (fs::symlink_status(entry, error).type() != fs::file_type::directory) {
+    const absl::Status removed = files::RemoveFile(entry.string());
+    return removed.ok() ? removed : absl::Status(removed.code(), absl::StrCat("--clean: ", removed.message()));
+  }
+  do {
+    fs::remove_all(entry, error);
+  } while (error == std::errc::interrupted);
+  return error ? FileError("remove", entry, error) : absl::OkStatus();
+}
+
 }  // namespace
 
 bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric) {
@@ -95,13 +121,14 @@ bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric)
 }
 
 absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<std::string>& keep) {
-  ASSIGN_OR_RETURN(const std::vector<fs::path> entries, EntriesToDelete(model_dir, keep));
-  std::error_code error;
-  for (const fs::path& entry : entries) {
-    do {
-      fs::remove_all(entry, error);
-    } while (error == std::errc::interrupted);
-    if (error) return FileError("delete", entry, error);
+  ASSIGN_OR_RETURN(std::vector<fs::path> entries, EntriesToDelete(model_dir, keep));
+  std::sort(entries.begin(), entries.end(),
+            [](const fs::path& a, const fs::path& b) { return OrderOfDeletion(a) < OrderOfDeletion(b); });
+  const auto rest = std::find_if(entries.begin(), entries.end(),
+                                 [](const fs::path& entry) { return std::get<0>(OrderOfDeletion(entry)) > kIndex; });
+  for (auto entry = entries.begin(); entry != entries.end(); ++entry) {
+    if (entry == rest) RETURN_IF_ERROR(files::SyncDirectory(model_dir));
+    RETURN_IF_ERROR(Delete(*entry));
   }
   return !entries.empty();
 }

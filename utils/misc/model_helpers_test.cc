@@ -131,6 +131,26 @@ TEST_CASE("ApplyClean refuses the system's, the user's and the run's other direc
   CHECK(ApplyClean(scratch.path("model"), {scratch.path("model2"), scratch.path("absent")}).value() == true);
 }
 
+TEST_CASE("ApplyClean deletes what makes a checkpoint first, and what makes a model_dir last") {
+  if (geteuid() == 0) return;  // nothing is forbidden to root
+  Scratch scratch;
+  for (const char* name : {"checkpoint", "model.ckpt-9.index", "model.ckpt-10.index",
+                           "model.ckpt-10.data-00000-of-00001", "metric.log", "eval/evaluated_step"}) {
+    scratch.Write(std::string("model/") + name);
+  }
+  fs::permissions(scratch.path("model/eval"), fs::perms::owner_read | fs::perms::owner_exec);
+  const absl::Status status = ApplyClean(scratch.path("model"), {}).status();
+  fs::permissions(scratch.path("model/eval"), fs::perms::owner_all);
+  CHECK(absl::IsPermissionDenied(status));
+  for (const char* name : {"checkpoint", "model.ckpt-9.index", "model.ckpt-10.index"}) {
+    CHECK_FALSE(fs::exists(scratch.path(std::string("model/") + name)));
+  }
+  CHECK(fs::exists(scratch.path("model/model.ckpt-10.data-00000-of-00001")));
+  CHECK(fs::exists(scratch.path("model/metric.log")));
+  CHECK(ApplyClean(scratch.path("model"), {}).value() == true);
+  CHECK(fs::is_empty(scratch.path("model")));
+}
+
 TEST_CASE("ApplyClean tells what it could not delete") {
   if (geteuid() == 0) return;  // nothing is forbidden to root
   Scratch scratch;

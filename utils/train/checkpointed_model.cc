@@ -13,6 +13,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/train/evaluations/evaluation_history.h"
 #include "utils/train/short_list.h"
 
 namespace official::train {
@@ -100,8 +101,10 @@ absl::Status CheckpointedModel::Restore() {
     if (config_.warm_start) {
       ASSIGN_OR_RETURN(warm_start_, WarmStart::Open(*config_.warm_start));
     }
-    // It would be of an earlier run, and this one comes to the same step.
-    return trains_in_dir() ? dir_->ForgetEvaluatedStep() : absl::OkStatus();
+    // What is known of evaluations is of an earlier run, and this one comes to the same steps.
+    if (!trains_in_dir()) return absl::OkStatus();
+    RETURN_IF_ERROR(dir_->ForgetEvaluatedStep());
+    return EvaluationHistory::Remove(config_.model_dir);
   }
   if (config_.resume == Resume::kNever) {
     return absl::FailedPreconditionError(absl::StrCat("--resume=never, but there is the checkpoint ", latest.prefix,

@@ -262,10 +262,13 @@ TEST_CASE("The evaluation of a checkpoint that is lost is forgotten") {
   remove(0);
   remove(2);
   std::filesystem::remove(config.model_dir + "/checkpoint");
+  const std::string history = config.model_dir + "/eval/results.txt";
+  REQUIRE(files::WriteFileAtomically(history, "3 loss=1\n").ok());
   const auto fresh = MakeEstimator(config);
   CHECK(fresh->origin() == "fresh");
   CHECK_FALSE(fresh->state().evaluated_step);
   CHECK(files::Exists(file) == !config.trains);
+  CHECK(files::Exists(history) == !config.trains);
 }
 
 }  // namespace

@@ -93,6 +93,8 @@ absl::Status EvaluationHistory::Write(const std::string& model_dir) const {
   return files::WriteFileAtomically(path, text);
 }
 
+absl::Status EvaluationHistory::Remove(const std::string& model_dir) { return files::RemoveFile(PathIn(model_dir)); }
+
 void EvaluationHistory::ForgetAfter(int64_t step) { results_.erase(results_.upper_bound(step), results_.end()); }
 
 void EvaluationHistory::Add(int64_t step, absl::Span<const std::pair<std::string, double>> results) {

@@ -26,6 +26,8 @@ class EvaluationHistory {
   static absl::StatusOr<EvaluationHistory> Read(const std::string& model_dir);
   // Replaces or creates the file in one durable step.
   absl::Status Write(const std::string& model_dir) const;
+  // Removes the file, if there is one.
+  static absl::Status Remove(const std::string& model_dir);
 
   // Forgets the evaluations of later steps: those of a training that continues from an earlier checkpoint.
   void ForgetAfter(int64_t step);
