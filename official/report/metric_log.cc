@@ -4,6 +4,8 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -22,8 +24,8 @@ struct Record {
 
 // The names under which training hooks log; evaluations log all others, and a loss too.
 bool IsOfTraining(const std::string& name) {
-  return name == "cross_entropy" || name == "learning_rate" || name == "l2_loss" || absl::StartsWith(name, "train_") ||
-         absl::EndsWith(name, "examples_per_sec");
+  return name == "cross_entropy" || name == "cross_entropy_loss" || name == "learning_rate" || name == "l2_loss" ||
+         absl::StartsWith(name, "train_") || absl::EndsWith(name, "examples_per_sec");
 }
 
 // False if the line is not a metric. A metric without a step has step -1, which no curve keeps.
@@ -39,13 +41,31 @@ bool Parse(absl::string_view line, Record& record) {
   return true;
 }
 
+// Divides records into those of the training and of evaluations. An evaluation logs its metrics in the order of their
+// names, so that its loss comes after "accuracy" or before "metrics/accuracy" of the same step.
 class Sorter {
  public:
   explicit Sorter(Curves& curves) : curves_(curves) {}
 
   void Add(const Record& record) {
-    const bool of_evaluation =
-        record.name == "loss" ? evaluated_step_ == record.step && record.step >= 0 : !IsOfTraining(record.name);
+    const bool has_metric = record.name != "loss" && !IsOfTraining(record.name);
+    if (loss_) PutLoss(has_metric && record.step == loss_->step && record.name > loss_->name);
+    if (record.name != "loss") {
+      Put(record, has_metric);
+    } else if (evaluated_step_ == record.step && record.step >= 0) {
+      Put(record, /*of_evaluation=*/true);
+    } else {
+      loss_ = record;
+    }
+  }
+  // Adds what is still held, after the last record.
+  void Finish() {
+    if (loss_) PutLoss(/*of_evaluation=*/false);
+  }
+
+ private:
+  void PutLoss(bool of_evaluation) { Put(*std::exchange(loss_, std::nullopt), of_evaluation); }
+  void Put(const Record& record, bool of_evaluation) {
     evaluated_step_ = of_evaluation ? record.step : -1;
     std::string name = record.name;
     if (name == "average_examples_per_sec") return;  // the current speed says more
@@ -53,9 +73,9 @@ class Sorter {
     AddValue({name, of_evaluation ? Split::kEvaluation : Split::kTraining}, record.step, record.value, curves_);
   }
 
- private:
   Curves& curves_;
   int64_t evaluated_step_ = -1;  // of the record before, if it was of an evaluation
+  std::optional<Record> loss_;   // held until the next record, which may tell that it is an evaluation's
 };
 
 }  // namespace
@@ -74,6 +94,7 @@ absl::Status ReadMetricLog(const std::string& path, Curves& curves, std::vector<
     }
   };
   RETURN_IF_ERROR(ForEachLine(path, read_line));
+  sorter.Finish();
   if (num_bad > 0) {
     notes.push_back(
         absl::StrCat(path, ": ", num_bad, " of ", number, " lines are not metrics, the first is line ", first_bad));

@@ -70,6 +70,21 @@ TEST_CASE("Curves of metric.log: the loss after the metrics of an evaluation is 
   CHECK(run.notes.empty());
 }
 
+TEST_CASE("Curves of metric.log: the loss before metrics of later names is the evaluation's") {
+  const std::string directory = NewDirectory("metric_log_before");
+  Write(directory + "/metric.log",
+        Metric("cross_entropy_loss", "9.5", 2) + Metric("loss", "9", 2) + Metric("loss", "8", 4) +
+            Metric("loss", "7", 4) + Metric("metrics/accuracy", "0.5", 4) + Metric("metrics/rouge", "0.25", 4) +
+            Metric("loss", "6", 6) + Metric("metrics/accuracy", "0.75", 8) + Metric("loss", "5", 10));
+  const Run run = ReadRun(directory).value();
+  const Bucket training = Total(run.curves.at(kTrainingLoss).buckets());
+  CHECK(training.count == 4);  // of steps 2, 4, 6 and 10
+  CHECK(training.last == 5);
+  const Bucket evaluation = Total(run.curves.at({"loss", Split::kEvaluation}).buckets());
+  CHECK(evaluation.count == 1);
+  CHECK(evaluation.last == 7);
+}
+
 TEST_CASE("Lines of metric.log that are no metrics are told, except one that is being written") {
   const std::string directory = NewDirectory("bad_lines");
   Write(directory + "/metric.log",
