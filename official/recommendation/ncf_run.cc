@@ -149,7 +149,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
       .facts = {UsersAndItems(config.ratings, config.train.model_dir, ratings)},
       .spec = TrainSpec(),
       .num_train_examples = num_examples,
-      .steps_per_epoch = num_examples / batch_size,
+      .carries_over = true,
       .train = [=, num_neg = config.num_neg](const run::ReadOptions& read) -> absl::StatusOr<data::BatchSourcePtr> {
         if ((*sampler)->seed() != read.seed) {
           ASSIGN_OR_RETURN(*sampler, TrainSampler::Create(data->loaded.ratings, num_neg, read.seed));

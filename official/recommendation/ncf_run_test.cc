@@ -212,6 +212,15 @@ TEST_CASE("The log has HR and NDCG of each iteration") {
   }
 }
 
+TEST_CASE("The steps of a run include those of the examples that epochs leave over") {
+  NcfConfig config = SmallConfig();
+  config.base.batch_size = 5000;  // 5.85 batches in an epoch, 17.55 in three
+  config.base.train_epochs = 3;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  Run(config);
+  CHECK_THAT(log.Text(), Contains("step = 17, ") && Contains("100% of 17 steps"));
+}
+
 TEST_CASE("Training ends once HR is good enough") {
   NcfConfig config = SmallConfig();
   config.base.train_epochs = 3;

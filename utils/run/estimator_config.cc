@@ -48,6 +48,7 @@ train::EpochSize EpochOf(const Config& config, const Input& input) {
   return {.num_examples = input.num_train_examples,
           .batch_size = config.base.batch_size,
           .across_epochs = input.across_epochs,
+          .carries_over = input.carries_over,
           .steps = input.steps_per_epoch};
 }
 

@@ -51,7 +51,8 @@ Input SyntheticInput(const SyntheticSet& set, int64_t batch_size) {
 }
 
 Input OverfitBatches(Input input, int64_t num_batches, int64_t batch_size) {
-  input.across_epochs = false;
+  if (input.carries_over) input.steps_per_epoch = input.num_train_examples / batch_size;  // those of the first epoch
+  input.across_epochs = input.carries_over = false;
   if (!input.fingerprint.empty()) absl::StrAppend(&input.fingerprint, ", the first ", num_batches, " batches");
   std::optional<int64_t> num_examples;
   if (input.steps_per_epoch) {

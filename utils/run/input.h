@@ -36,6 +36,7 @@ struct Input {
   data::ElementSpec spec;
   int64_t num_train_examples = 0;
   bool across_epochs = false;  // true if a batch may continue into the next epoch of the same train call
+  bool carries_over = false;   // true if batches cross the ends of epochs, as in train::EpochSize
   // The number of steps of an epoch, where it does not follow from --batch_size.
   std::optional<int64_t> steps_per_epoch = std::nullopt;
   // Returns batches of the training set from `start` to the end of epoch `end_epoch` - 1. Null where the training set

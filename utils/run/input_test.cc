@@ -30,6 +30,15 @@ TEST_CASE("A few batches are the whole of the data") {
   CHECK(BatchesOf(config, Synthetic()).num_kept == 0);
 }
 
+TEST_CASE("A few batches of epochs that carry over are at most the whole ones of the first epoch") {
+  Input input = Synthetic();
+  input.carries_over = true;
+  input = OverfitBatches(input, 1'000'000, 20);
+  CHECK(input.num_kept_batches == 10);
+  CHECK(input.steps_per_epoch == 10);
+  CHECK_FALSE(input.carries_over);
+}
+
 TEST_CASE("The few batches are those of seed 0, whatever the run's seed, also of a worker that has each second one") {
   Input input = Synthetic();
   input.train = [](const ReadOptions& read) {

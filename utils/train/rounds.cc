@@ -33,6 +33,13 @@ int64_t EndEpoch(const Schedule& schedule, int64_t epoch) {
   return std::min(schedule.train_epochs, (epoch / between + 1) * between);
 }
 
+// For epochs that carry over: the steps from the start of the run to `position`, which may be beyond the end of its
+// epoch if it was left with other data.
+int64_t StepsBefore(const data::Position& position, const EpochSize& epoch) {
+  return std::min(position.epoch * epoch.num_examples / epoch.batch_size + position.index / epoch.batch_size,
+                  (position.epoch + 1) * epoch.num_examples / epoch.batch_size);
+}
+
 // The steps that are left in the epochs.
 int64_t StepsLeft(const Schedule& schedule, const data::Position& position, const EpochSize& epoch) {
   if (epoch.steps) {
@@ -41,6 +48,7 @@ int64_t StepsLeft(const Schedule& schedule, const data::Position& position, cons
                         static_cast<double>(position.index) / static_cast<double>(epoch.num_examples);
     return static_cast<int64_t>(std::ceil(left * static_cast<double>(*epoch.steps)));
   }
+  if (epoch.carries_over) return StepsBefore({schedule.train_epochs, 0}, epoch) - StepsBefore(position, epoch);
   if (!epoch.across_epochs) {
     return (schedule.train_epochs - position.epoch) * DivideUp(epoch.num_examples, epoch.batch_size) -
            position.index / epoch.batch_size;
@@ -109,8 +117,13 @@ int64_t EvaluationsLeft(const Schedule& schedule, const RunState& state, const E
     const int64_t between = schedule.steps->between_evals;
     return DivideUp(state.global_step + steps_left, between) - state.global_step / between;
   }
-  const int64_t steps_of_epoch = epoch.steps.value_or(DivideUp(epoch.num_examples, epoch.batch_size));
   const int64_t between = schedule.epochs_between_evals;
+  if (epoch.carries_over) {
+    const int64_t last_step = StepsBefore(state.position, epoch) + steps_left;
+    return DivideUp(DivideUp(last_step * epoch.batch_size, epoch.num_examples), between) -
+           state.position.epoch / between;
+  }
+  const int64_t steps_of_epoch = epoch.steps.value_or(DivideUp(epoch.num_examples, epoch.batch_size));
   const int64_t done =
       state.position.epoch * steps_of_epoch + state.position.index * steps_of_epoch / epoch.num_examples;
   const int64_t end_epoch = std::min(schedule.train_epochs, DivideUp(done + steps_left, steps_of_epoch));

@@ -53,7 +53,10 @@ int64_t EvaluationNumber(const Schedule& schedule, const RunState& state);
 // The size of an epoch.
 struct EpochSize {
   int64_t num_examples = 0, batch_size = 1;
-  bool across_epochs = false;                   // true: a batch may continue into the next epoch of the same train call
+  bool across_epochs = false;  // true: a batch may continue into the next epoch of the same train call
+  // True: all batches have batch_size examples; those that do not fill a batch at the end of an epoch begin the next
+  // epoch, also after an evaluation, and are left out at the end of all training.
+  bool carries_over = false;
   std::optional<int64_t> steps = std::nullopt;  // set where it does not follow from the batch size
 };
 

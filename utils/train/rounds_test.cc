@@ -89,6 +89,7 @@ TEST_CASE("The step at which all training ends") {
   };
   const EpochSize apart = {.num_examples = kExamples, .batch_size = kBatch};
   const EpochSize across = {.num_examples = kExamples, .batch_size = kBatch, .across_epochs = true};
+  const EpochSize carries = {.num_examples = kExamples, .batch_size = kBatch, .carries_over = true};
   const EpochSize told = {.num_examples = kExamples, .batch_size = kBatch, .steps = 7};
   for (const Case& c : std::vector<Case>{
            {{.train_epochs = 3}, {}, apart, 12},
@@ -99,6 +100,15 @@ TEST_CASE("The step at which all training ends") {
            {{.train_epochs = 3}, {}, across, 12},
            {{.train_epochs = 3, .epochs_between_evals = 2}, {}, across, 11},
            {{.train_epochs = 3, .epochs_between_evals = 3}, {.global_step = 4, .position = {1, 20}}, across, 10},
+           // The ten examples that an epoch of three steps leaves over make a step of each third one.
+           {{.train_epochs = 20}, {}, carries, 66},
+           {{.train_epochs = 20, .epochs_between_evals = 7}, {}, carries, 66},
+           {{.train_epochs = 20, .max_train_steps = 50}, {}, carries, 50},
+           {{.train_epochs = 20}, {.global_step = 3, .position = {1, 0}}, carries, 66},
+           {{.train_epochs = 20}, {.global_step = 9, .position = {2, 90}}, carries, 66},
+           {{.train_epochs = 20}, {.global_step = 66, .position = {20, 0}}, carries, 66},
+           // Resumed with fewer examples: the second epoch, to step 6, is over.
+           {{.train_epochs = 3}, {.global_step = 20, .position = {1, 150}}, carries, 24},
            {{.train_epochs = 3}, {}, told, 21},
            {{.train_epochs = 3}, {.global_step = 10, .position = {1, 50}}, told, 21},
            {{.steps = Schedule::Steps{10, 5}}, {}, told, 10},
@@ -128,8 +138,10 @@ TEST_CASE("The evaluations that are left are those of the run") {
 }
 
 TEST_CASE("The evaluations that are left of epochs whose steps are another number") {
-  // 30 examples a step, also over the end of an epoch; 7 steps an epoch, whatever examples they have.
+  // 30 examples a step, also over the end of an epoch, where a round may end so or not; 7 steps an epoch, whatever
+  // examples they have.
   const EpochSize across = {.num_examples = kExamples, .batch_size = kBatch, .across_epochs = true};
+  const EpochSize carries = {.num_examples = kExamples, .batch_size = kBatch, .carries_over = true};
   const EpochSize told = {.num_examples = kExamples, .batch_size = kBatch, .steps = 7};
   struct Case {
     Schedule schedule;
@@ -141,12 +153,20 @@ TEST_CASE("The evaluations that are left of epochs whose steps are another numbe
            {{.train_epochs = 3}, {}, across, 3},
            {{.train_epochs = 4, .epochs_between_evals = 2}, {.global_step = 7, .position = {2, 0}}, across, 1},
            {{.train_epochs = 4, .epochs_between_evals = 2}, {.global_step = 4, .position = {1, 20}}, across, 2},
+           {{.train_epochs = 20}, {}, carries, 20},
+           {{.train_epochs = 20, .epochs_between_evals = 7}, {}, carries, 3},
+           {{.train_epochs = 20}, {.global_step = 9, .position = {2, 90}, .evaluated_step = 6}, carries, 18},
+           {{.train_epochs = 20, .max_train_steps = 6}, {}, carries, 2},
+           {{.train_epochs = 20, .max_train_steps = 7}, {}, carries, 3},
            {{.train_epochs = 3}, {}, told, 3},
            {{.train_epochs = 3}, {.global_step = 10, .position = {1, 50}}, told, 2},
            {{.train_epochs = 3, .max_train_steps = 12}, {.global_step = 10, .position = {1, 50}}, told, 1},
            {{.train_epochs = 3, .max_train_steps = 14}, {.global_step = 10, .position = {1, 50}}, told, 1},
            {{.train_epochs = 3}, {.global_step = 21, .position = {3, 0}, .evaluated_step = 21}, told, 0}}) {
-    INFO("step " << c.state.global_step << (c.epoch.across_epochs ? ", across epochs" : ""));
+    INFO("step " << c.state.global_step
+                 << (c.epoch.across_epochs  ? ", across epochs"
+                     : c.epoch.carries_over ? ", carried over"
+                                            : ""));
     CHECK(EvaluationsLeft(c.schedule, c.state, c.epoch) == c.evaluations);
   }
 }
