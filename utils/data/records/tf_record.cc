@@ -22,8 +22,6 @@ constexpr int64_t kHeaderBytes = kTFRecordHeaderBytes, kTrailerBytes = kTFRecord
 constexpr size_t kBufferBytes = 1 << 18;
 // Expanded records have no file size to be held against: they grow piece by piece, as far as their bytes really come.
 constexpr size_t kGrowthBytes = 1 << 20;
-// The largest record that is read: a sparse file of a terabyte costs its author nothing.
-constexpr uint64_t kMaxRecordBytes = 1 << 30;
 
 template <typename T>
 void PutFixed(T value, char* destination) {
@@ -268,9 +266,7 @@ absl::StatusOr<std::string> TFRecordReader::ReadRecord(absl::string_view header,
   if (left.has_value() && (*left < kTrailerBytes || length > *left - kTrailerBytes)) {
     return Damaged(LongerThanFile(length, *left));
   }
-  if (length > kMaxRecordBytes) {
-    return Damaged(absl::StrFormat("a record of %d bytes; at most %d are read", length, kMaxRecordBytes));
-  }
+  if (length > kMaxTFRecordBytes) return Damaged(LongerThanLimit(length));
   record->clear();
   while (record->size() < length) {
     const size_t begin = record->size();

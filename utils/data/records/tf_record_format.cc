@@ -37,4 +37,8 @@ std::string LongerThanFile(uint64_t length, uint64_t bytes_left) {
                          length, bytes_left);
 }
 
+std::string LongerThanLimit(uint64_t length) {
+  return absl::StrFormat("a record of %d bytes; at most %d are read", length, kMaxTFRecordBytes);
+}
+
 }  // namespace official::data

@@ -11,6 +11,8 @@ namespace official::data {
 
 inline constexpr int64_t kTFRecordHeaderBytes = 12;  // length, checksum
 inline constexpr int64_t kTFRecordTrailerBytes = 4;  // checksum of the data
+// The largest data of a record that is read: a sparse file of a terabyte costs its author nothing.
+inline constexpr uint64_t kMaxTFRecordBytes = 1 << 30;
 
 // Returns the little-endian number at the beginning of `bytes`.
 template <typename T>
@@ -29,5 +31,7 @@ std::string CheckTFRecordHeader(absl::string_view header, int64_t number, const 
 std::string CheckTFRecordData(absl::string_view data, absl::string_view trailer);
 // Returns the message for a record that is longer than the rest of its file.
 std::string LongerThanFile(uint64_t length, uint64_t bytes_left);
+// Returns the message for a record that is longer than kMaxTFRecordBytes.
+std::string LongerThanLimit(uint64_t length);
 
 }  // namespace official::data

@@ -26,7 +26,8 @@ constexpr size_t kFilesAtOnce = 32;
 bool AreOffsets(const std::vector<int64_t>& offsets) {
   if (offsets.empty() || offsets[0] != 0) return false;
   for (size_t i = 1; i < offsets.size(); ++i) {
-    if (offsets[i] - offsets[i - 1] < kHeaderBytes + kTrailerBytes) return false;
+    const int64_t bytes = offsets[i] - offsets[i - 1] - kHeaderBytes - kTrailerBytes;
+    if (bytes < 0 || bytes > static_cast<int64_t>(kMaxTFRecordBytes)) return false;
   }
   return true;
 }
@@ -52,6 +53,7 @@ absl::Status FindTFRecords(const files::RandomAccessFile& file, std::vector<int6
     if (left < kTrailerBytes || length > static_cast<uint64_t>(left - kTrailerBytes)) {
       return DamagedRecord(file.path(), number, offset, LongerThanFile(length, left));
     }
+    if (length > kMaxTFRecordBytes) return DamagedRecord(file.path(), number, offset, LongerThanLimit(length));
     offset += kHeaderBytes + static_cast<int64_t>(length) + kTrailerBytes;
   }
   offsets->push_back(offset);
@@ -130,8 +132,6 @@ TFRecordIndex TFRecordIndex::Shard(int num_shards, int index) const {
   return shard;
 }
 
-// The cache is a TFRecord file itself, so that its checksums tell damage. It has two records for each file: the path,
-// and 64-bit numbers, the time of change before the offsets.
 void TFRecordIndex::AddTo(Fingerprint& fingerprint) const {
   for (const File& file : files_) {
     fingerprint.AddFile(file.path);
@@ -139,6 +139,8 @@ void TFRecordIndex::AddTo(Fingerprint& fingerprint) const {
   }
 }
 
+// The cache is a TFRecord file itself, so that its checksums tell damage. It has two records for each file: the path,
+// and 64-bit numbers, the time of change before the offsets.
 absl::StatusOr<std::vector<TFRecordIndex::File>> TFRecordIndex::ReadCache(const std::string& cache) {
   ASSIGN_OR_RETURN(const auto reader, TFRecordReader::Open(cache));
   std::vector<File> files;

@@ -15,8 +15,8 @@
 namespace official::data {
 
 // Appends the offset of each record of a file, and of the end of the last one. Reads only the records' headers.
-// DataLoss, at the first record that is truncated or has a damaged header, with file, number of the record (from 0),
-// offset and what is wrong; the offsets up to it are in `offsets` all the same.
+// DataLoss, at the first record that is truncated, has a damaged header or more than 1 GiB of data, with file, number
+// of the record (from 0), offset and what is wrong; the offsets up to it are in `offsets` all the same.
 absl::Status FindTFRecords(const files::RandomAccessFile& file, std::vector<int64_t>* offsets);
 
 // Returns the data of record `number` (from 0), which lies in [begin, end) as FindTFRecords found it, as a part of

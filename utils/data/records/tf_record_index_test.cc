@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/data/records/tf_record.h"
+#include "utils/files/crc32c.h"
 #include "utils/files/files.h"
 #include "utils/logs/captured_log.h"
 
@@ -107,6 +108,19 @@ TEST_CASE("What is before the damage is reported") {
   std::vector<int64_t> offsets;
   CHECK_FALSE(FindTFRecords(*files::RandomAccessFile::Open(path).value(), &offsets).ok());
   CHECK(offsets == std::vector<int64_t>{0, 19});
+}
+
+TEST_CASE("A record that announces more than 1 GiB is refused before it is read") {
+  // The length 2^30 + 1 and its checksum; the rest is a hole in the file.
+  const std::string path = Path("sparse"), length("\x01\0\0\x40\0\0\0\0", 8);
+  const uint32_t crc = files::MaskCrc(files::Crc32c(length));
+  std::string header = length;
+  for (int i = 0; i < 4; ++i) header.push_back(static_cast<char>(crc >> (8 * i)));
+  Rewrite(path, header);
+  std::filesystem::resize_file(path, 12 + (1 << 30) + 1 + 4);
+  const absl::Status status = TFRecordIndex::Build({path}).status();
+  CHECK(absl::IsDataLoss(status));
+  CHECK(status.message() == path + ": record 0 at offset 0: a record of 1073741825 bytes; at most 1073741824 are read");
 }
 
 TEST_CASE("A missing file is NotFound") { CHECK(absl::IsNotFound(TFRecordIndex::Build({Path("none")}).status())); }
