@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <map>
@@ -21,6 +21,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/curl.h"
 #include "utils/data/gzip.h"
+#include "utils/files/file_lock.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
@@ -42,6 +43,15 @@ std::string HostOf(absl::string_view url) {
 
 std::string Megabytes(int64_t bytes) { return absl::StrFormat("%.1f MB", bytes / 1e6); }
 
+// Logs, once in the process, that downloads to where `path` is are not locked.
+void WarnOfNoLocks(const std::string& path) {
+  static std::atomic<bool> said = false;
+  if (said.exchange(true)) return;
+  LOG(WARNING) << "the file system of " << files::DirectoryOf(path)
+               << " has no locks, so nothing keeps another process from the files that this one downloads: start no "
+                  "other download there until this one has ended";
+}
+
 // The temporary file that a download goes to, locked against other processes.
 class PartialFile {
  public:
@@ -52,7 +62,9 @@ class PartialFile {
     for (;;) {
       ASSIGN_OR_RETURN(const int fd, files::OpenRegularFile(path, O_RDWR | O_CREAT));
       std::unique_ptr<PartialFile> file(new PartialFile(path, fd));
-      if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) == 0) {
+      ASSIGN_OR_RETURN(const files::LockResult locked, files::TryLock(fd, path));
+      if (locked == files::LockResult::kUnsupported) WarnOfNoLocks(remote.path);
+      if (locked != files::LockResult::kHeldByAnother) {
         // The process that held the lock may have renamed or removed the file, and this lock is on nothing of interest.
         struct stat opened, named;
         file->locked_ =
@@ -60,7 +72,6 @@ class PartialFile {
         if (file->locked_) return file;
         continue;
       }
-      if (errno != EWOULDBLOCK) return files::ErrnoStatus(errno, "lock", path);
       if (!std::exchange(said, true)) {
         LOG(INFO) << "waiting for another process that downloads " << remote.path;
       }

@@ -38,7 +38,8 @@ struct DownloadOptions {
 
 // Downloads the files one after another and stops at the first that no mirror has. Says on stderr what it does. A
 // transfer goes to a temporary name next to `path`; a broken one stays there and is resumed by the next call. Several
-// processes may ask for the same file at once: one downloads, the others wait. Directories made for a file of which
+// processes may ask for the same file at once: one downloads, the others wait; a file system without locks cannot keep
+// them apart, and a warning is logged. Directories made for a file of which
 // nothing arrived are removed. Unavailable, naming file, mirrors and reasons, if the network or the servers fail or
 // send something else; NotFound or DataLoss, naming the file and its URL, if from_dir lacks it or has something else;
 // PermissionDenied, FailedPrecondition, ResourceExhausted or Aborted if the file cannot be written.

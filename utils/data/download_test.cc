@@ -3,10 +3,12 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +23,14 @@
 #include "utils/files/files.h"
 #include "utils/logs/captured_log.h"
 #include "utils/logs/log.h"
+
+// Stands in for the C library's flock, so that a file system can be one without locks.
+int flock_error = 0;
+extern "C" int flock(int fd, int operation) noexcept {
+  if (flock_error == 0) return static_cast<int>(syscall(SYS_flock, fd, operation));
+  errno = flock_error;
+  return -1;
+}
 
 namespace official::data {
 namespace {
@@ -373,6 +383,19 @@ TEST_CASE_METHOD(Fixture, "Two that want the same file download it once") {
   CheckWhole(first);
   CheckWhole(second);
   CHECK(server.num_requests() == 1);
+}
+
+TEST_CASE_METHOD(Fixture, "On a file system without locks files are downloaded, with one warning") {
+  Server server([](const Server::Request&) { return Server::Answer{Ok(kContents)}; });
+  logs::CapturedLog log(logs::LogFormat::kNone);
+  flock_error = ENOSYS;
+  CheckWhole(Download({server.Url("/file")}));
+  std::filesystem::remove(path());
+  CheckWhole(Download({server.Url("/file")}));
+  flock_error = 0;
+  const std::string text = log.Text(), warning = "the file system of " + directory_ + "/sub has no locks";
+  CHECK_THAT(text, Contains(warning));
+  CHECK(text.find(warning) == text.rfind(warning));
 }
 
 TEST_CASE_METHOD(Fixture, "A gzip file is stored inflated") {

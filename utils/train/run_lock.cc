@@ -12,7 +12,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "utils/compute/core/status.h"
+#include "utils/files/file_lock.h"
 #include "utils/files/files.h"
+#include "utils/logs/log.h"
 
 namespace official::train {
 
@@ -54,17 +56,23 @@ absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& mod
   // The run that made the directory may have ended and removed it.
   if (absl::IsNotFound(opened.status()) && !files::Exists(model_dir)) return Acquire(model_dir);
   ASSIGN_OR_RETURN(const int fd, opened);
-  if (files::RetryInterrupted([&] { return flock(fd, LOCK_EX | LOCK_NB); }) != 0) {
-    const int error = errno;
+  const absl::StatusOr<files::LockResult> locked = files::TryLock(fd, path);
+  if (!locked.ok() || *locked == files::LockResult::kHeldByAnother) {
     const std::string holder = ReadHolder(fd);
     close(fd);
-    if (error != EWOULDBLOCK) return files::ErrnoStatus(error, "lock", path);
+    RETURN_IF_ERROR(locked.status());
     return absl::AlreadyExistsError(absl::StrCat("--model_dir=", model_dir, " is in use by ", holder,
                                                  "; wait for it or choose another --model_dir"));
   }
   // Between the two calls the run that had the lock may have ended and removed its file, which is then nobody's.
   std::unique_ptr<RunLock> lock(new RunLock(path, fd, is_new ? model_dir : ""));
   if (!HasName(fd, path)) return Acquire(model_dir);
+  if (*locked == files::LockResult::kUnsupported) {
+    LOG(WARNING)
+        << "the file system of --model_dir=" << model_dir
+        << " has no locks, so nothing keeps a second run out of the directory: start none there until this one "
+           "has ended";
+  }
   char host[256] = "unknown host";
   gethostname(host, sizeof(host) - 1);
   const std::string text = absl::StrCat("process ", getpid(), " on ", host, " since ",

@@ -18,7 +18,8 @@ inline constexpr char kRunLockFile[] = "run.lock";
 class RunLock {
  public:
   // Makes the directory if necessary; it is removed with the lock if nothing was written to it. AlreadyExists names the
-  // process that has the lock; else an error of the file system.
+  // process that has the lock; else an error of the file system. One without locks refuses nobody, and a warning is
+  // logged.
   static absl::StatusOr<std::unique_ptr<RunLock>> Acquire(const std::string& model_dir);
   // Returns who has the lock of a directory, "process 12 on host since ..."; nothing if nobody has. Takes it for a
   // moment, in which Acquire fails: who may be watched tries again.

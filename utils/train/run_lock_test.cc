@@ -1,11 +1,13 @@
 #include "utils/train/run_lock.h"
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -13,6 +15,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
+
+// Stands in for the C library's flock, so that a file system can be one without locks.
+int flock_error = 0;
+extern "C" int flock(int fd, int operation) noexcept {
+  if (flock_error == 0) return static_cast<int>(syscall(SYS_flock, fd, operation));
+  errno = flock_error;
+  return -1;
+}
 
 namespace official::train {
 namespace {
@@ -131,6 +142,20 @@ TEST_CASE("A link or a pipe of the lock's name is refused and changes nothing") 
   CHECK(absl::IsFailedPrecondition(RunLock::Acquire(directory).status()));
   REQUIRE(files::RemoveFile(lock).ok());
   CHECK(RunLock::Acquire(directory).ok());
+}
+
+TEST_CASE("On a file system without locks a run begins, with a warning; other errors of a lock end it") {
+  const std::string directory = NewDirectory();
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  for (const int error : {ENOSYS, ENOLCK, EOPNOTSUPP}) {
+    flock_error = error;
+    CHECK(RunLock::Acquire(directory).ok());
+  }
+  flock_error = EIO;
+  CHECK_FALSE(RunLock::Acquire(directory).ok());
+  flock_error = 0;
+  CHECK_THAT(log.Text(), Contains("the file system of --model_dir=" + directory +
+                                  " has no locks, so nothing keeps a second run out of the directory"));
 }
 
 TEST_CASE("A directory that cannot be made") {
