@@ -45,7 +45,8 @@ class BundleWriter {
 
 // Reads bundles of any writer: several shards, variables saved in slices, strings. Files are not trusted: Open() finds
 // every size, place and slice that does not fit the files, and nothing larger than what the files hold is allocated.
-// Damage is DataLoss, a missing file NotFound; messages name file and tensor.
+// Damage is DataLoss, a missing file NotFound. Unimplemented is an intact bundle that exceeds a limit of the reader:
+// 2^20 tensors, 1024 slices of a variable, 64 MiB of strings in a tensor. Messages name file and tensor.
 class BundleReader final : public TensorReader {
  public:
   static absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& prefix);
@@ -92,6 +93,7 @@ class BundleReader final : public TensorReader {
   absl::Status CheckShardSizes() const;
   absl::Status CheckSlices(const std::string& name, const Entry& entry) const;
   absl::Status Damaged(absl::string_view key, absl::string_view what) const;
+  absl::Status Unsupported(absl::string_view key, absl::string_view what) const;
   absl::Status NotThere(absl::string_view name, absl::string_view what) const;
   absl::Status DamagedBytes(absl::string_view key, const Entry& entry, absl::string_view what) const;
   absl::Status WrongChecksum(absl::string_view key, const Entry& entry, uint32_t computed) const;

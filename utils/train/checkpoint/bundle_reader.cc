@@ -155,6 +155,10 @@ absl::Status BundleReader::Damaged(absl::string_view key, absl::string_view what
   return absl::DataLossError(absl::StrCat(prefix_, ".index: tensor \"", absl::CHexEscape(key), "\" ", what));
 }
 
+absl::Status BundleReader::Unsupported(absl::string_view key, absl::string_view what) const {
+  return absl::UnimplementedError(absl::StrCat(prefix_, ".index: tensor \"", absl::CHexEscape(key), "\" ", what));
+}
+
 absl::Status BundleReader::NotThere(absl::string_view name, absl::string_view what) const {
   return absl::NotFoundError(absl::StrCat(prefix_, ".index: there is no ", what, " \"", absl::CHexEscape(name), "\""));
 }
@@ -216,7 +220,8 @@ absl::Status BundleReader::AddEntry(absl::string_view key, absl::string_view val
     return Damaged(key, "has a damaged entry");
   }
   if (entries_.size() == kMaxEntries) {
-    return absl::DataLossError(absl::StrCat(prefix_, ".index: names more than ", kMaxEntries, " tensors"));
+    return absl::UnimplementedError(
+        absl::StrCat(prefix_, ".index: names more than ", kMaxEntries, " tensors, which is the most that can be read"));
   }
   std::optional<Shape> shape = CheckedShape(proto.shape());
   if (!shape.has_value()) return Damaged(key, "has an impossible shape");
@@ -227,7 +232,10 @@ absl::Status BundleReader::AddEntry(absl::string_view key, absl::string_view val
                  .size = proto.size(),
                  .crc = proto.crc32c(),
                  .slices = {}};
-  if (proto.slices_size() > kMaxSlices) return Damaged(key, absl::StrCat("has more than ", kMaxSlices, " slices"));
+  if (proto.slices_size() > kMaxSlices) {
+    return Unsupported(
+        key, absl::StrFormat("is saved in %d slices; at most %d can be read", proto.slices_size(), kMaxSlices));
+  }
   for (const tensorflow::TensorSliceProto& slice_proto : proto.slices()) {
     Slice slice;
     for (const auto& extent : slice_proto.extent()) {
@@ -357,8 +365,7 @@ absl::StatusOr<Tensor> BundleReader::Read(const std::string& name) const {
   const auto data_type = static_cast<tensorflow::DataType>(entry.data_type);
   const std::optional<DType> dtype = ToDType(data_type);
   if (!dtype.has_value()) {
-    return absl::UnimplementedError(absl::StrCat(prefix_, ".index: tensor \"", absl::CHexEscape(name), "\" is of type ",
-                                                 DataTypeName(data_type), ", which is not supported"));
+    return Unsupported(name, absl::StrCat("is of type ", DataTypeName(data_type), ", which is not supported"));
   }
   ASSIGN_OR_RETURN(Tensor tensor, AllocateForReading({*dtype, entry.shape}));
   RETURN_IF_ERROR(entry.slices.empty() ? ReadBytes(name, entry, tensor.raw_data()) : ReadSlices(name, entry, tensor));
@@ -411,8 +418,8 @@ absl::Status BundleReader::ReadSlices(const std::string& name, const Entry& entr
 // The bytes of a string tensor (lengths, checksum of the lengths, strings), everything in them verified.
 absl::StatusOr<std::string> BundleReader::ReadStringBytes(absl::string_view key, const Entry& entry) const {
   if (entry.size > kMaxStringTensorBytes) {
-    return Damaged(key,
-                   absl::StrFormat("has %d bytes of strings; at most %d are read", entry.size, kMaxStringTensorBytes));
+    return Unsupported(
+        key, absl::StrFormat("has %d bytes of strings; at most %d can be read", entry.size, kMaxStringTensorBytes));
   }
   const absl::Status damaged = DamagedBytes(key, entry, "damaged strings");
   std::string bytes(entry.size, '\0');

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 
 #include "absl/strings/escaping.h"
@@ -434,6 +435,24 @@ TEST_CASE("Damaged strings are refused") {
   CHECK_THAT(Message(verify(Hex("ffffffffffffffffff01"), {})), Contains("damaged strings"));
   CHECK_THAT(Message(verify("", {int64_t{1} << 50})), Contains("damaged strings"));
   CHECK_THAT(Message(verify(Hex("05d9c69c4368656c6c6f"), {})), Contains("Checksum does not match"));  // of the varint
+}
+
+TEST_CASE("What exceeds a limit of the reader is Unimplemented, not damage") {
+  EntryProto sliced = MakeEntry(tensorflow::DT_FLOAT, {1025}, 0, "");
+  for (int i = 0; i < 1025; ++i) sliced.add_slices()->add_extent();
+  const absl::Status slices = BundleReader::Open(WriteEntries({{"w", sliced}}, "")).status();
+  CHECK(absl::IsUnimplemented(slices));
+  CHECK_THAT(Message(slices), Contains("tensor \"w\" is saved in 1025 slices; at most 1024 can be read"));
+
+  EntryProto long_strings = MakeEntry(tensorflow::DT_STRING, {}, 0, "");
+  long_strings.set_size((64 << 20) + 1);
+  const std::string prefix = WriteEntries({{"s", long_strings}}, "");
+  std::filesystem::resize_file(DataPath(prefix), long_strings.size());
+  const auto reader = BundleReader::Open(prefix).value();
+  for (const absl::Status& status : {reader->ReadStrings("s").status(), reader->Verify("s")}) {
+    CHECK(absl::IsUnimplemented(status));
+    CHECK_THAT(Message(status), Contains("tensor \"s\" has 67108865 bytes of strings; at most 67108864 can be read"));
+  }
 }
 
 TEST_CASE("Other headers, other types and bools that are neither are refused") {
