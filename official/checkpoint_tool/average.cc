@@ -124,7 +124,7 @@ absl::Status WriteAverage(std::vector<Checkpoint>& sources, int64_t step, const 
   const ReadingProgress progress("averaging", all);
   const Checkpoint& last = sources.back();
   std::map<std::string, train::SavedTensor> tensors;
-  std::map<std::string, std::string> strings;
+  std::map<std::string, train::SavedStrings> strings;
   for (const StoredTensor& variable : last.reader->ListTensors()) {
     const std::string& name = variable.name;
     RETURN_IF_ERROR(CheckVariableName(name));
@@ -133,9 +133,9 @@ absl::Status WriteAverage(std::vector<Checkpoint>& sources, int64_t step, const 
         return MeanOf(type, static_cast<int>(sources.size()), [&](int i) { return sources[i].reader->Read(name); });
       };
       tensors[name] = {variable.num_bytes, mean};
-    } else if (variable.dtype_name == "string" && variable.shape.rank() == 0) {
-      ASSIGN_OR_RETURN(const std::vector<std::string> texts, last.reader->ReadStrings(name));
-      strings[name] = texts[0];
+    } else if (variable.dtype_name == "string") {
+      ASSIGN_OR_RETURN(std::vector<std::string> texts, last.reader->ReadStrings(name));
+      strings[name] = {variable.shape, std::move(texts)};
     } else {
       tensors[name] = {variable.num_bytes, [&last, name] { return last.reader->Read(name); }};
     }

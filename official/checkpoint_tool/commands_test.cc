@@ -5,10 +5,13 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/tensor.h"
 #include "utils/logs/captured_log.h"
+#include "utils/train/checkpoint/bundle.h"
 #include "utils/train/checkpoint/safetensors.h"
 
 namespace official::checkpoint_tool {
@@ -41,6 +44,22 @@ TEST_CASE("Commands that read checkpoints show how much they have read") {
   CHECK_THAT(log.Text(), Contains("averaging   0% [") && Contains("averaging 100% ["));
   REQUIRE(Verify({two}, {}, out).ok());
   CHECK_THAT(log.Text(), Contains("verifying two.safetensors 100% ["));
+}
+
+TEST_CASE("The average has the last checkpoint's strings, of any shape") {
+  const auto write = [](const std::string& name, const std::vector<std::string>& texts) {
+    const std::string prefix = absl::StrCat(kDirectory, "/", name);
+    auto writer = train::BundleWriter::Create(prefix).value();
+    REQUIRE(writer->AddStrings("s", {2}, texts).ok());
+    REQUIRE(writer->Finish().ok());
+    return prefix;
+  };
+  std::ostringstream out;
+  const std::string directory = kDirectory + "/average-of-strings";
+  REQUIRE(Average({directory, write("strings-1", {"a", "b"}), write("strings-2", {"c", "d"})}, {}, out).ok());
+  const auto reader = train::BundleReader::Open(directory + "/model.ckpt-0").value();
+  CHECK(reader->Find("s")->shape == compute::Shape({2}));
+  CHECK(reader->ReadStrings("s").value() == std::vector<std::string>{"c", "d"});
 }
 
 }  // namespace

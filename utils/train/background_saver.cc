@@ -131,7 +131,7 @@ BackgroundSaver::Outcome BackgroundSaver::Write(int64_t step, const CheckpointCo
                          return value;
                        }};
     }
-    outcome.status = saver_->SaveInTurn(step, checked, content.strings);
+    outcome.status = saver_->SaveInTurn(step, checked, Scalars(content.strings));
     outcome.storage_failed = !outcome.status.ok() && unread.ok();
   } catch (const std::bad_alloc&) {
     outcome.status = out_of_memory;

@@ -290,17 +290,23 @@ absl::Status CheckpointSaver::RemoveOldDataWithoutIndex() {
   return absl::OkStatus();
 }
 
+std::map<std::string, SavedStrings> Scalars(const std::map<std::string, std::string>& strings) {
+  std::map<std::string, SavedStrings> scalars;
+  for (const auto& [name, text] : strings) scalars[name] = {{}, {text}};
+  return scalars;
+}
+
 absl::Status CheckpointSaver::Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
                                    const std::map<std::string, std::string>& strings) {
   std::map<std::string, SavedTensor> in_turn;
   for (const auto& [name, tensor] : tensors) {
     in_turn[name] = {tensor.num_bytes(), [&tensor = tensor] { return tensor; }};
   }
-  return SaveInTurn(step, in_turn, strings);
+  return SaveInTurn(step, in_turn, Scalars(strings));
 }
 
 absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::string, SavedTensor>& tensors,
-                                         const std::map<std::string, std::string>& strings) {
+                                         const std::map<std::string, SavedStrings>& strings) {
   const std::string name = absl::StrCat(kPrefix, step);
   absl::Status unread;
   const auto write = [&]() -> absl::Status {
@@ -316,7 +322,7 @@ absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::strin
     auto string = strings.begin();
     const auto add_strings_before = [&](const std::string* bound) -> absl::Status {
       for (; string != strings.end() && (bound == nullptr || string->first < *bound); ++string) {
-        RETURN_IF_ERROR(bundle->AddStrings(string->first, {}, {string->second}));
+        RETURN_IF_ERROR(bundle->AddStrings(string->first, string->second.shape, string->second.values));
       }
       return absl::OkStatus();
     };

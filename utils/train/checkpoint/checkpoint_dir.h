@@ -68,6 +68,15 @@ struct SavedTensor {
   std::function<absl::StatusOr<compute::Tensor>()> read;
 };
 
+// A tensor of strings, as many as `shape` has elements.
+struct SavedStrings {
+  compute::Shape shape;
+  std::vector<std::string> values;  // row-major
+};
+
+// Returns each string as a tensor of rank 0.
+std::map<std::string, SavedStrings> Scalars(const std::map<std::string, std::string>& strings);
+
 // Saves checkpoints so that a crash or a power cut at any moment leaves the new one or the previous one intact. Only
 // one saver at a time may work in a directory; its owner ensures that.
 class CheckpointSaver {
@@ -86,7 +95,7 @@ class CheckpointSaver {
   // Does the same with tensors that are read one by one, in the order of their names; an error in reading ends the
   // save.
   absl::Status SaveInTurn(int64_t step, const std::map<std::string, SavedTensor>& tensors,
-                          const std::map<std::string, std::string>& strings);
+                          const std::map<std::string, SavedStrings>& strings);
 
  private:
   CheckpointSaver(std::string model_dir, int keep_max, std::string meta_graph)
