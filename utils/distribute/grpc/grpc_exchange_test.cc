@@ -9,9 +9,11 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -704,6 +706,63 @@ TEST_CASE("Strangers that speak as workers do are refused and counted, with a li
                              "1 (a method that workers do not have)"}) {
     CHECK_THAT(log.back(), Contains(reason));
   }
+}
+
+// Returns how many files and sockets this process has open.
+int OpenDescriptors() {
+  const std::filesystem::directory_iterator descriptors("/proc/self/fd");
+  return static_cast<int>(std::distance(begin(descriptors), end(descriptors)));
+}
+
+// A call of frames by a stranger, on a connection of its own, until it is destroyed.
+class StrangersCall {
+ public:
+  explicit StrangersCall(const std::string& address) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_.emplace(grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
+    context_.set_wait_for_ready(true);
+    stub_->UnaryCall(&context_, kFramesMethod, grpc::StubOptions(), &request_, &response_,
+                     [this](const grpc::Status& status) { ended_.set_value(status); });
+  }
+  ~StrangersCall() {
+    context_.TryCancel();
+    ended_.get_future().wait();
+  }
+
+ private:
+  std::optional<grpc::GenericStub> stub_;
+  grpc::ClientContext context_;
+  const grpc::Slice slice_ = grpc::Slice(std::string(1000, 'x'));
+  const grpc::ByteBuffer request_ = grpc::ByteBuffer(&slice_, 1);
+  grpc::ByteBuffer response_;
+  std::promise<grpc::Status> ended_;
+};
+
+TEST_CASE("Of strangers that come and go while worker 0 waits for the others nothing is left") {
+  constexpr int kStrangers = 30;
+  const std::vector<std::string> addresses = FreeAddresses(2);
+  std::vector<Made> made(2);
+  std::thread host([&] { made[0] = Join(addresses, 0, kLong); });
+  const auto wait_until = [](const std::function<bool()>& is_so) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!is_so() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return is_so();
+  };
+  const int before = OpenDescriptors();
+  {
+    std::vector<std::unique_ptr<StrangersCall>> calls;
+    for (int i = 0; i < kStrangers; ++i) calls.push_back(std::make_unique<StrangersCall>(addresses[0]));
+    CHECK(wait_until([&] { return OpenDescriptors() >= before + 2 * kStrangers; }));  // both sides are here
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));                      // what they send arrives
+  }
+  CHECK(wait_until([&] { return OpenDescriptors() < before + kStrangers / 2; }));
+  made[1] = Join(addresses, 1, kLong);
+  host.join();
+  for (const Made& each : made) CHECK(each.status() == absl::OkStatus());
+  End(made);
 }
 
 TEST_CASE("Connections that prove nothing are few, and do not last") {

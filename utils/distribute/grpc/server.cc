@@ -111,9 +111,18 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
     first_ = TextOf(read_);
     {
       const std::lock_guard<std::mutex> lock(server_.mutex_);
-      if (!server_.key_) return server_.waiting_.push_back(this);
+      if (!server_.key_ && !gone_) return server_.waiting_.push_back(this);
     }
+    if (gone_) return Finish(grpc::Status::CANCELLED);
     Admit();
+  }
+  void OnCancel() override {
+    {
+      const std::lock_guard<std::mutex> lock(server_.mutex_);
+      gone_ = true;
+      if (std::erase(server_.waiting_, this) == 0) return;  // a read ends it, now or later
+    }
+    Finish(grpc::Status::CANCELLED);
   }
   void OnDone() override { delete this; }
 
@@ -163,7 +172,8 @@ class Server::FramesReactor : public grpc::ServerGenericBidiReactor {
   std::string first_;
   std::optional<FramesHello> hello_;  // once it is admitted
   FrameReader reader_;
-  bool in_order_ = false;  // the last message has come
+  bool in_order_ = false;           // the last message has come
+  std::atomic<bool> gone_ = false;  // the other side, or its connection
 };
 
 class Server::Service : public grpc::CallbackGenericService {
