@@ -77,9 +77,9 @@ class WorkerAddressesTest(workers.WorkersCase):
 
     # ---- Names ----
 
-    def with_hosts(self) -> tuple[Path, list[str]]:
-        """A file that a command takes for /etc/hosts, and what stands before that command."""
-        hosts, switch = self.folder / "hosts", self.folder / "nsswitch.conf"
+    def with_hosts(self, name: str = "hosts") -> tuple[Path, list[str]]:
+        """A file of this name that a command takes for /etc/hosts, and what stands before that command."""
+        hosts, switch = self.folder / name, self.folder / "nsswitch.conf"
         hosts.write_text("127.0.0.1 localhost\n")
         switch.write_text("hosts: files\n")
         files = (str(hosts), str(switch))
@@ -102,6 +102,20 @@ class WorkerAddressesTest(workers.WorkersCase):
             outcome = self.finish(process)
             self.assertEqual(outcome.code, 0, outcome.told)
             self.assertIn(f"waiting for the DNS to know {name}: ", outcome.stderr, outcome.told)
+
+    def test_own_names_that_stand_for_loopback(self) -> None:
+        ports = [address.rsplit(":", 1)[1] for address in workers.free_addresses(2)]
+        names = [f"worker-{i}.test" for i in range(2)]
+        prefix_of = {}
+        for i in range(2):
+            hosts, prefix_of[i] = self.with_hosts(f"hosts{i}")
+            # As Debian writes it for the name of the machine; that of the other one stands for where it is found.
+            hosts.write_text(f"127.0.0.1 localhost {names[1 - i]}\n127.0.1.1 {names[i]}\n")
+        processes = self.begin([f"{name}:{port}" for name, port in zip(names, ports)], prefix_of=prefix_of)
+        for name, process in zip(names, processes):
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, outcome.told)
+            self.assertRegex(outcome.stderr, f"listens on all interfaces, at .*, since {name} stands for a loopback address")
 
     def test_a_name_that_is_never_known(self) -> None:
         _, own_mounts = self.with_hosts()

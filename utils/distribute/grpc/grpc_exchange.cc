@@ -254,7 +254,7 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
     ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));
     RETURN_IF_ERROR(check_certificates());
   }
-  const std::string bound = options.bind_all ? absl::StrCat("[::]:", address.substr(address.rfind(':') + 1)) : address;
+  const std::string bound = options.bind_all ? OnAllInterfaces(address) : address;
   auto refusals = std::make_unique<Refusals>(options.log);
   auto mailbox = std::make_unique<Mailbox>(options);
   auto host = options.worker == 0 ? std::make_unique<Host>(options, *mailbox, *refusals) : nullptr;

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/distribute/grpc/credentials.h"
+#include "utils/distribute/grpc/socket_address.h"
 #include "utils/distribute/grpc/wire.h"
 
 namespace official::distribute {
@@ -18,8 +20,16 @@ constexpr int kMostMetadataBytes = 4096;
 absl::StatusOr<std::unique_ptr<GuardedServer>> GuardedServer::Listen(const std::string& address,
                                                                      const ConnectOptions& options,
                                                                      Refusals& refusals) {
+  std::string bound = address;
+  if (IsNameOfLoopback(address)) {
+    bound = OnAllInterfaces(address);
+    if (options.log) {
+      options.log(absl::StrCat("listens on all interfaces, at ", bound, ", since ", HostOf(address),
+                               " stands for a loopback address here"));
+    }
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<Acceptor> acceptor,
-                   Acceptor::Listen(address, options.addresses.size(), options.peer_timeout, refusals));
+                   Acceptor::Listen(bound, options.addresses.size(), options.peer_timeout, refusals));
   return std::unique_ptr<GuardedServer>(new GuardedServer(options, std::move(acceptor)));
 }
 

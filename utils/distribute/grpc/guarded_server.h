@@ -17,8 +17,9 @@ namespace official::distribute {
 
 class GuardedServer {
  public:
-  // Listens on an address; port 0 is a free one. `refusals` must outlive the result. Unavailable, with what the system
-  // says, if that is not possible.
+  // Listens on an address; port 0 is a free one. A name that stands for loopback alone is that of this machine, which
+  // others reach by other addresses: then on all interfaces, which the log says. `refusals` must outlive the result.
+  // Unavailable, with what the system says, if that is not possible.
   static absl::StatusOr<std::unique_ptr<GuardedServer>> Listen(const std::string& address,
                                                                const ConnectOptions& options, Refusals& refusals);
   ~GuardedServer();

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -45,6 +46,14 @@ bool HasAddressOfThisMachine(const AddressList& addresses) {
     if (fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0) return true;
   }
   return false;
+}
+
+bool IsLoopback(const addrinfo& address) {
+  if (address.ai_family == AF_INET6) {
+    const in6_addr& v6 = reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(&v6);
+  }
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 // Returns what keeps the name of a host from being used; empty if nothing does.
@@ -101,6 +110,23 @@ absl::StatusOr<std::vector<int>> ListenAt(const std::string& address) {
   // A name may have addresses that this machine does not use, such as those of IPv6.
   if (sockets.empty()) return SystemError(error);
   return sockets;
+}
+
+bool IsNameOfLoopback(const std::string& address) {
+  if (absl::EqualsIgnoreCase(absl::StripSuffix(HostOf(address), "."), "localhost")) return false;
+  if (Resolve(address, AI_NUMERICHOST).ok()) return false;
+  const absl::StatusOr<AddressList> addresses = Resolve(address);
+  if (!addresses.ok()) return false;
+  for (const addrinfo* a = addresses->get(); a != nullptr; a = a->ai_next) {
+    if (!IsLoopback(*a)) return false;
+  }
+  return true;
+}
+
+std::string OnAllInterfaces(const std::string& address) {
+  const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const auto close_socket = absl::MakeCleanup([fd] { close(fd); });
+  return absl::StrCat(fd >= 0 ? "[::]" : "0.0.0.0", address.substr(address.rfind(':')));
 }
 
 int PortOf(int socket) {

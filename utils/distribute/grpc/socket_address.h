@@ -20,6 +20,13 @@ std::string HostOf(const std::string& address);
 // Unavailable with what the system says: "Address already in use".
 absl::StatusOr<std::vector<int>> ListenAt(const std::string& address);
 
+// Returns true if a host is given by name, but "localhost", and that stands for loopback addresses alone, as the own
+// name of a machine does where /etc/hosts has a line "127.0.1.1 NAME": others find the machine under this name.
+bool IsNameOfLoopback(const std::string& address);
+
+// Returns the address of all interfaces with the port of an address, "[::]:4000", or "0.0.0.0:4000" without IPv6.
+std::string OnAllInterfaces(const std::string& address);
+
 // Returns the port of a socket that listens.
 int PortOf(int socket);
 
