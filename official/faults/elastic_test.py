@@ -165,6 +165,14 @@ class ElasticTest(workers.WorkersCase):
         self.assertIn("begins again (1)", self.logs[2].read_text())
         self.expect_bits_of_one_process(*SHORT, steps=FEW_STEPS)
 
+    def test_a_run_that_may_not_resume_another_goes_on_with_itself(self) -> None:
+        processes = self.start_elastic(tf_configs(2), "--resume=never")
+        self.wait_for_step(100)
+        processes[1].kill()
+        self.assertEqual(self.code(processes[0]), 0, self.told())
+        self.assertIn("begins again (1)", self.logs[0].read_text())
+        self.expect_bits_of_one_process()
+
     def test_one_after_the_other_is_killed(self) -> None:
         processes = self.start_elastic(tf_configs(4))
         for i, worker in enumerate((1, 3, 2)):

@@ -202,6 +202,10 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
 absl::Status Session::MakeEstimator(train::Model model) {
   const auto use = follower_ ? train::ModelDir::Use::kEvaluate : train::ModelDir::Use::kWrite;
   train::EstimatorConfig estimator_config = EstimatorConfigOf(config_, input_, use, options_);
+  // A run that begins again finds the checkpoints of its own beginning.
+  if (cluster_.restart && estimator_config.resume == train::Resume::kNever) {
+    estimator_config.resume = train::Resume::kAuto;
+  }
   if (const auto& partitioner = config_.cluster.ps_partitioner; partitioner && cluster_.num_servers > 0) {
     ASSIGN_OR_RETURN(estimator_config.servers.partitioner,
                      distribute::ParsePartitioner(*partitioner, cluster_.num_servers));
