@@ -191,10 +191,19 @@ class StandaloneClientTest(workers.WorkersCase):
         self.assert_refused(outcome, 138, f"worker 0 at {cluster['worker'][0]} was ended by signal 9 (Killed)")
         self.assert_free(servers)
 
-    def test_beside_parameter_servers_a_run_ends_without_a_worker_that_is_killed(self) -> None:
-        cluster, servers = self.serve_cluster("chief", "worker", "ps")
+    def test_a_run_whose_others_go_on_ends_without_a_worker_that_is_killed(self) -> None:
+        for jobs, flags in (
+            (("chief", "worker", "ps"), ()),
+            (("chief", "worker"), ("--on_peer_loss=restart", "--min_workers=1", "--num_replicas=2")),
+        ):
+            with self.subTest(jobs=jobs):
+                self.model_dir = self.folder / f"model{len(jobs)}"
+                self.check_a_run_ends_without_its_worker(jobs, flags)
+
+    def check_a_run_ends_without_its_worker(self, jobs: tuple[str, ...], further_flags: tuple[str, ...]) -> None:
+        cluster, servers = self.serve_cluster(*jobs)
         flags = ("--train_epochs=100", "--epochs_between_evals=100", "--max_train_steps=60", "--log_every_n_steps=5")
-        client = self.start(self.client_command(cluster, *flags, *AT_ONCE))
+        client = self.start(self.client_command(cluster, *flags, *further_flags, *AT_ONCE))
         self.wait_until(lambda: all(children_of(server) for server in servers), "all tasks run")
         self.wait_for_records(self.model_dir, 1)
         os.kill(children_of(servers[1])[0], signal.SIGKILL)

@@ -49,7 +49,7 @@ struct RemoteTask {
   distribute::Task task;
   std::string name, address;
   bool is_chief = false;
-  bool is_dispensable = false;  // beside parameter servers the others train on without it
+  bool is_dispensable = false;  // the others train on without it: beside parameter servers, and in an elastic run
   std::unique_ptr<distribute::Call> call;
   std::string port;     // that the server has found for the task
   absl::Status status;  // why it was not accepted
@@ -155,7 +155,9 @@ class Client {
 
  private:
   bool IsDispensable(const distribute::Task& task) const {
-    return cluster_.NumTasks(distribute::kPs) > 0 && task.type == distribute::kWorker && !IsChief(cluster_, task);
+    const bool others_go_on =
+        cluster_.NumTasks(distribute::kPs) > 0 || config_.cluster.on_peer_loss == flags::OnPeerLoss::kRestart;
+    return others_go_on && task.type == distribute::kWorker && !IsChief(cluster_, task);
   }
 
   absl::Status ReadSecrets() {
