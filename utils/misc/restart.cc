@@ -31,6 +31,7 @@ void RestartIfRequested() {
   std::vector<std::string> arguments;
   std::ifstream command_line("/proc/self/cmdline");
   for (std::string argument; std::getline(command_line, argument, '\0');) arguments.push_back(argument);
+  command_line.close();  // else it stays open at the next beginning
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
