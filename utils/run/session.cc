@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/every_nth.h"
@@ -251,6 +253,14 @@ absl::Status Session::DecideByEvaluations(const train::EvalResults* results) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<double> Session::FromChief(double own) const {
+  if (host_server_) return own;
+  ASSIGN_OR_RETURN(const std::string sent, estimator_->strategy().FromChief(absl::StrFormat("%.17g", own)));
+  double value;
+  if (absl::SimpleAtod(sent, &value)) return value;
+  return absl::DataLossError(absl::StrCat("the chief has sent no metric of an evaluation: ", sent));
+}
+
 absl::Status Session::CompareData() {
   // The servers compare those of a worker that comes back.
   if (exchange_->incarnation() > 0) return absl::OkStatus();
@@ -386,8 +396,10 @@ absl::Status Session::Report(const train::EvalResults& results, absl::string_vie
     RETURN_IF_ERROR(CheckMetricNames(base, options_.name, NamesOf(results)));
     RETURN_IF_ERROR(DecideByEvaluations(&results));
   }
-  const std::optional<double> value =
-      base.stop_threshold ? std::make_optional(MetricOf(results, metric)) : std::nullopt;
+  std::optional<double> value;
+  if (base.stop_threshold) {
+    ASSIGN_OR_RETURN(value, FromChief(MetricOf(results, metric)));
+  }
   RETURN_IF_ERROR(estimator_->KeepEvaluatedStep(value));
   passed_stop_threshold_ = HasPassedStopThreshold(config_, estimator_->state());
   if (passed_stop_threshold_) {

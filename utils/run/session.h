@@ -122,8 +122,8 @@ class Session {
   absl::StatusOr<train::EvalResults> Evaluate();
   // Returns the number, from 1, of the evaluation in the whole training.
   int64_t EvaluationNumber() const { return train::EvaluationNumber(schedule_, estimator_->state()); }
-  // Prints and records the results of an evaluation, which is finished then, compares `metric` of them with
-  // --stop_threshold, and does what --keep_best and --early_stop say.
+  // Prints and records the results of an evaluation, which is finished then, compares `metric` of them, the
+  // chief's, with --stop_threshold, and does what --keep_best and --early_stop say.
   absl::Status Report(const train::EvalResults& results, absl::string_view metric);
 
   // Trains and evaluates, in rounds, until HasNextRound() is false, and ends the run: tf.estimator.train_and_evaluate,
@@ -159,6 +159,8 @@ class Session {
   absl::Status OpenBestEvaluations();
   // Gives them the results of another one, none when they are opened, on the chief, and learns whether to stop.
   absl::Status DecideByEvaluations(const train::EvalResults* results);
+  // Returns the chief's value of a metric, by which all workers decide alike.
+  absl::StatusOr<double> FromChief(double own) const;
   absl::Status Serve();
   // Prints PrintEnd's line of results.
   void PrintEndOf(absl::string_view outcome, const logs::Json::Object& throughput) const;
