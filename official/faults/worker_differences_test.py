@@ -11,6 +11,12 @@ from official.faults.programs import PROGRAMS
 WORKERS = 3
 FLAGS = (workers.AS_MANY_REPLICAS, "--max_train_steps=2")  # of all workers
 LIBRARY = "utils/distribute/grpc/libofficial_cluster.so"
+# Of the programs whose evaluations read files of their own.
+EVALUATION_FILES = {
+    "mnist": "t10k-*",
+    "resnet": "cifar-10-batches-bin/test_batch.bin",
+    "transformer": "wmt32k-dev-*",
+}
 SAME = "start all workers with the same program and flags"
 
 
@@ -92,6 +98,40 @@ class WorkerDifferencesTest(workers.WorkersCase):
                 self.assertNotEqual(content2, content0)
                 self.assertEqual(count2 != count0, "times" in changes, outcomes[0].told)
         self.assertEqual(list(self.folder.glob("model/*ckpt*")), [])
+
+    def test_the_data_of_evaluations(self) -> None:
+        for name, files in EVALUATION_FILES.items():
+            with self.subTest(name):
+                self.program = PROGRAMS[name]
+                self.data_dir = self.folder / name
+                self.write_data(self.data_dir)
+                other, second = self.folder / f"{name} other", self.folder / f"{name} second"
+                shutil.copytree(self.data_dir, other)
+                self.write_data(second, seed=2)
+                for path in second.glob(files):
+                    shutil.copy(path, other / path.relative_to(second))
+                read_other, *_ = self.program.data_flags(other)
+                words = ("worker 2 at ", " has the data set ", "evaluating on ", "; give all workers the same data")
+                self.assert_refused_everywhere(*words, flags_of={2: (read_other,)})
+                alone = self.folder / f"{name} model"
+                self.train(alone, 1)
+                flags = {i: ("--eval_only", f"--model_dir={alone}") for i in range(WORKERS)}
+                for outcome in self.outcomes(flags_of=flags):
+                    self.assertEqual(outcome.code, 0, outcome.told)
+                self.assert_refused_everywhere(*words, flags_of={**flags, 2: (*flags[2], read_other)})
+
+    @harness.of("transformer")
+    def test_the_texts_of_bleu(self) -> None:
+        texts = {"vocab": "'<pad>'\n'<EOS>'\n'a_'\n", "one": "a\n", "two": "a a\n"}
+        for name, text in texts.items():
+            (self.folder / name).write_text(text)
+        flags = (f"--bleu_source={self.folder}/one", f"--vocab_file={self.folder}/vocab")
+        self.assert_refused_everywhere(
+            "worker 1 at ",
+            "BLEU of 1 lines, digest ",
+            "; give all workers the same data",
+            flags_of={i: (*flags, f"--bleu_ref={self.folder}/{'two' if i == 1 else 'one'}") for i in range(WORKERS)},
+        )
 
     # ---- Other builds and machines ----
 

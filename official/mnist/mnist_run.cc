@@ -58,6 +58,7 @@ run::Input InputOf(const MnistConfig& config, const MnistData& data, int64_t bat
                                batch_size);
   }
   run::Input input = {.dataset = data.drawn ? "drawn digits" : "MNIST",
+                      .eval_fingerprint = FingerprintOf(data.test),
                       .spec = MnistSpec(),
                       .num_train_examples = kTrainExamples,  // if the own are not read
                       .eval = [=, test = MnistDataset(data.test)](const data::HeldRows& rows) {

@@ -68,22 +68,34 @@ struct Sets {
   data::DatasetPtr test;
   int64_t num_train_examples = 0;  // those of the published set where the own is not read
   std::string fingerprint;         // of the training set
+  std::string test_fingerprint;
 };
+
+std::string FingerprintOf(const Cifar10Split& split) {
+  data::Fingerprint fingerprint;
+  fingerprint.AddContent(split.labels.raw_data(), split.labels.num_bytes());
+  fingerprint.AddContent(split.images.raw_data(), split.images.num_bytes());
+  return fingerprint.ToString(split.labels.num_elements());
+}
+
+std::string FingerprintOf(const ImagenetRecords& records) {
+  data::Fingerprint fingerprint;
+  records->AddTo(fingerprint);
+  return fingerprint.ToString(records->num_records());
+}
 
 absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config, bool reads_train) {
   Sets sets;
   sets.num_train_examples = InfoOf(DatasetName::kCifar10).num_train_examples;
   if (reads_train) {
     ASSIGN_OR_RETURN(const Cifar10Split train, LoadCifar10(config.base.data_dir, Cifar10Part::kTrain));
-    data::Fingerprint fingerprint;
-    fingerprint.AddContent(train.labels.raw_data(), train.labels.num_bytes());
-    fingerprint.AddContent(train.images.raw_data(), train.images.num_bytes());
     sets.num_train_examples = train.labels.num_elements();
-    sets.fingerprint = fingerprint.ToString(sets.num_train_examples);
+    sets.fingerprint = FingerprintOf(train);
     sets.train = [train, augment = config.base.augment](uint64_t seed) { return Cifar10Dataset(train, augment, seed); };
   }
   ASSIGN_OR_RETURN(const Cifar10Split test, LoadCifar10(config.base.data_dir, Cifar10Part::kTest));
   sets.test = Cifar10Dataset(test, /*augment=*/false, /*seed=*/0);
+  sets.test_fingerprint = FingerprintOf(test);
   return sets;
 }
 
@@ -102,14 +114,13 @@ absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, const std::str
   sets.num_train_examples = InfoOf(DatasetName::kImagenet).num_train_examples;
   if (reads_train) {
     ASSIGN_OR_RETURN(const ImagenetRecords train, OpenImagenet(data_dir, ImagenetPart::kTrain, model_dir, bad));
-    data::Fingerprint fingerprint;
-    train->AddTo(fingerprint);
     sets.num_train_examples = train->num_records();
-    sets.fingerprint = fingerprint.ToString(sets.num_train_examples);
+    sets.fingerprint = FingerprintOf(train);
     sets.train = [=, augment = config.base.augment](uint64_t seed) { return dataset(train, augment, seed); };
   }
   ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
   sets.test = dataset(test, /*augment=*/false, /*seed=*/0);
+  sets.test_fingerprint = FingerprintOf(test);
   if (config.skip_bad_records > 0) {
     ASSIGN_OR_RETURN(sets.test, GoodRecords(test, options, config.performance.num_parallel_calls));
   }
@@ -190,6 +201,7 @@ run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_s
   const int num_threads = config.performance.num_parallel_calls;
   run::Input input = {.dataset = std::string(info.title),
                       .fingerprint = sets.fingerprint,
+                      .eval_fingerprint = sets.test_fingerprint,
                       .spec = SpecOf(config.model.dataset),
                       .num_train_examples = sets.num_train_examples,
                       .across_epochs = true,

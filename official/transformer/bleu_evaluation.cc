@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "official/transformer/bleu/bleu.h"
 #include "official/transformer/decoder.h"
 #include "official/transformer/text/subtokenizer.h"
@@ -11,6 +12,7 @@
 #include "official/transformer/text/vocabulary.h"
 #include "official/transformer/translator.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/fingerprint.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
 
@@ -62,6 +64,15 @@ absl::StatusOr<std::unique_ptr<BleuEvaluation>> BleuEvaluation::Open(const BleuC
     return absl::Status(status.code(), absl::StrCat(config.source, ": line ", i + 1, ": ", status.message()));
   }
   return evaluation;
+}
+
+std::string BleuEvaluation::Fingerprint() const {
+  data::Fingerprint fingerprint;
+  for (const std::vector<std::string>* lines : {&source_, &reference_, &subtokens_}) {
+    const std::string text = absl::StrJoin(*lines, "\n");
+    fingerprint.AddContent(text.data(), static_cast<int64_t>(text.size()));
+  }
+  return absl::StrCat("BLEU of ", source_.size(), " lines, digest ", fingerprint.Digest());
 }
 
 train::EvalSamples BleuEvaluation::SamplesOf(const std::vector<std::string>& translations) const {

@@ -29,6 +29,9 @@ class BleuEvaluation {
   // texts differ in their number of lines; InvalidArgument if the vocabulary does not fit the network.
   static absl::StatusOr<std::unique_ptr<BleuEvaluation>> Open(const BleuConfig& config, const ModelParams& params);
 
+  // Returns the fingerprint of the two texts and the vocabulary: "BLEU of 3000 lines, digest 1a2b3c4d".
+  std::string Fingerprint() const;
+
   // Translates with the present weights, on the first device. Returns the BLEU of the translation, 0 to 100, with and
   // without regard to case: bleu_cased and bleu_uncased, which the event file has as bleu/cased and bleu/uncased. The
   // first sentences become samples of the estimator's evaluation, with source, reference and translation. Cancelled

@@ -183,6 +183,7 @@ absl::StatusOr<run::Input> InputOf(const TransformerConfig& config, const Pairs&
     return data::Prefetch(std::move(source), /*depth=*/2);
   };
   run::Input input = {.dataset = "translations",
+                      .eval_fingerprint = dev->fingerprint(),
                       .spec = SpecOf(config.params.max_length),
                       // As many ids as any batch has, in sentences whose attention takes most.
                       .largest_batch = BatchesOfLength(config.params.max_length, batch_size / config.params.max_length),
@@ -275,6 +276,9 @@ absl::Status RunTransformer(const TransformerConfig& given, std::ostream& result
   ASSIGN_OR_RETURN(run::Training chosen, training(config.base.batch_size));
   auto& [model, input] = chosen;
   input.facts.push_back(VocabularyFact(vocabulary, config.train.model_dir));
+  if (bleu != nullptr) {
+    absl::StrAppend(&input.eval_fingerprint, input.eval_fingerprint.empty() ? "" : ", ", bleu->Fingerprint());
+  }
   const run::SessionOptions options = {
       .name = "transformer",
       .tensors_to_log = {"cross_entropy_loss", "learning_rate"},

@@ -31,6 +31,8 @@ struct Input {
   // The fingerprint of the training data (utils/data/fingerprint.h), kept too; empty: they never change.
   std::string fingerprint = "";
   bool evaluates_fingerprint = false;  // true: the data of `eval` are a part of those that it is of
+  // The fingerprint of what evaluations read and `fingerprint` does not have, which workers compare; empty: nothing.
+  std::string eval_fingerprint = "";
   // Further facts that are kept in the checkpoint and compared when a run resumes or evaluates.
   std::vector<train::RunFact> facts = {};
   data::ElementSpec spec;

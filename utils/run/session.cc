@@ -264,8 +264,9 @@ absl::StatusOr<double> Session::FromChief(double own) const {
 absl::Status Session::CompareData() {
   // The servers compare those of a worker that comes back.
   if (exchange_->incarnation() > 0) return absl::OkStatus();
+  const bool evaluates = cluster_.num_servers == 0 && !leaves_evaluations();
   const absl::Status same =
-      CheckSame(*exchange_, "the data set", DescribeTrainingData(input_), "give all workers the same data");
+      CheckSame(*exchange_, "the data set", DescribeData(input_, evaluates), "give all workers the same data");
   others_know_end_ = absl::IsInvalidArgument(same);  // all are told of a difference
   return same;
 }

@@ -13,11 +13,21 @@ namespace {
 
 constexpr char kTrainData[] = "train_data";  // the fact
 
+std::string TrainingExamples(const Input& input) {
+  return absl::StrCat("training on ", input.num_train_examples, " examples, ",
+                      input.fingerprint.empty() ? "made up" : input.fingerprint);
+}
+
 }  // namespace
 
 std::string DescribeTrainingData(const Input& input) {
-  return absl::StrCat(input.dataset, " (training on ", input.num_train_examples, " examples, ",
-                      input.fingerprint.empty() ? "made up" : input.fingerprint, ")");
+  return absl::StrCat(input.dataset, " (", TrainingExamples(input), ")");
+}
+
+std::string DescribeData(const Input& input, bool evaluates) {
+  if (!evaluates || input.eval_fingerprint.empty()) return DescribeTrainingData(input);
+  const std::string training = input.train == nullptr ? "" : absl::StrCat(TrainingExamples(input), "; ");
+  return absl::StrCat(input.dataset, " (", training, "evaluating on ", input.eval_fingerprint, ")");
 }
 
 train::RunFact TrainingDataFact(const std::string& fingerprint, bool trains) {

@@ -1,4 +1,5 @@
-// The training data as a part of a training's state: the same on all workers, and from one run to the next.
+// The data as a part of a training's state: the same on all workers, and those of the training from one run to the
+// next.
 #pragma once
 
 #include <string>
@@ -11,6 +12,9 @@ namespace official::run {
 
 // Describes what all workers have to train on: "CIFAR-10 (training on 50000 examples, FINGERPRINT)".
 std::string DescribeTrainingData(const Input& input);
+// Describes what all workers have to read, those that evaluate also to evaluate on: "CIFAR-10 (training on 50000
+// examples, FINGERPRINT; evaluating on FINGERPRINT)". Training data that are not read are left out.
+std::string DescribeData(const Input& input, bool evaluates);
 
 // Returns the data of this fingerprint as a fact, which a checkpoint keeps: a run that resumes on other data, or only
 // evaluates on them (`trains` is false), warns that its results will differ.
