@@ -87,8 +87,9 @@ absl::Status ExportHasVocabulary(const flags::CommandLine& command_line) {
 }
 
 std::vector<std::pair<std::string, std::string>> DefaultsOfSet() {
-  const absl::StatusOr<ModelParams> params = ParamsOf(absl::GetFlag(FLAGS_param_set), false);
-  if (!params.ok()) return {};  // told by its choices
+  absl::StatusOr<ModelParams> params = ParamsOf(absl::GetFlag(FLAGS_param_set), false);
+  // What is wrong in them is told by the choices and CheckParameters.
+  if (!params.ok() || !OverrideParams(absl::GetFlag(FLAGS_params_override), &*params).ok()) return {};
   return {{"batch_size", absl::StrCat(params->default_batch_size)}};
 }
 

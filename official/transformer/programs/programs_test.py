@@ -175,6 +175,16 @@ class ProgramsTest(ProgramTestCase):
                 self.assert_refused(done, 2, "FATAL Flags parsing error: ", *words)
                 self.assertFalse(model_dir.exists())
 
+    def test_default_batch_size(self) -> None:
+        data, *flags = self.train_flags()[:-2]
+        *_, override = flags
+        for more, size in (((), 1024), ((f"{override},default_batch_size=640",), 640)):
+            with self.subTest(size):
+                model_dir = self.folder / f"batch size {size}"
+                steps = ("--train_steps=1", "--steps_between_evals=1", f"--model_dir={model_dir}")
+                done = self.execute(transformer, data, *flags, *more, *steps)
+                self.assert_succeeded(done, f"batch {size}, ")
+
     def test_data_of_training(self) -> None:
         two_lines, nowhere = self.write("two_lines", b"a\nb\n"), self.folder / "nowhere"
         headless = self.write("headless", b"'the_'\n'a_'\n")
