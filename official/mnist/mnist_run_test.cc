@@ -102,8 +102,14 @@ TEST_CASE("A run that the stop threshold has ended has nothing to do until it is
                                   "metric was ") &&
                              Contains("; to continue, raise the threshold or leave it out;"));
   CHECK(files::ListDirectory(*config.base.export_dir)->size() == 1);
+  MnistConfig dry = config;
+  dry.rehearsal = run::Rehearsal::kDryRun;
+  CHECK_THAT(Run(dry),
+             Contains("where the stop threshold of 0 has ended the training: ") && Contains("nothing is left"));
   // The evaluation was made without the flag, or has not passed it.
   config.base.stop_threshold = 1.5;
+  dry.base.stop_threshold = 1.5;
+  CHECK_THAT(Run(dry), !Contains("has ended the training") && Contains("6 steps of"));
   CHECK(run::EvaluationsIn(Run(config)).size() == 2);
   CHECK(Run(config) == NothingToDo(9));
   config.base.train_epochs = 4;
@@ -357,6 +363,9 @@ TEST_CASE("--early_stop ends the training after evaluations without a better one
              Contains("--early_stop has ended the training: accuracy has not increased in 3 evaluations; the "
                       "best was ") &&
                  Contains(" at step 3;"));
+  MnistConfig dry = config;
+  dry.rehearsal = run::Rehearsal::kDryRun;
+  CHECK_THAT(Run(dry), Contains("where --early_stop has ended the training: ") && Contains("nothing is left"));
   // Killed before the last evaluation was finished, it is made again.
   REQUIRE(files::WriteFileAtomically(config.train.model_dir + "/eval/evaluated_step", "6\n").ok());
   CHECK(run::EvaluationsIn(Run(config)).size() == 1);

@@ -27,6 +27,7 @@
 #include "utils/run/learning_rate_range.h"
 #include "utils/run/run_time.h"
 #include "utils/run/schedule_table.h"
+#include "utils/run/session_log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/estimator.h"
 #include "utils/train/model_dir.h"
@@ -120,8 +121,13 @@ class Trial {
       time.evaluations = 1;
     } else {
       const train::RunState& state = estimator_->state();
-      time.steps = std::max<int64_t>(0, train::TotalSteps(schedule, state, epoch) - state.global_step);
-      time.evaluations = train::EvaluationsLeft(schedule, state, epoch);
+      ASSIGN_OR_RETURN(const std::string why_ended, WhyRunHasEnded());
+      if (why_ended.empty()) {
+        time.steps = std::max<int64_t>(0, train::TotalSteps(schedule, state, epoch) - state.global_step);
+        time.evaluations = train::EvaluationsLeft(schedule, state, epoch);
+      } else {
+        Tell("nothing to do", absl::StrCat("trained to step ", state.global_step, ", where ", why_ended));
+      }
       ASSIGN_OR_RETURN(time.step_seconds, TryTraining());
     }
     ASSIGN_OR_RETURN(time.evaluation_seconds, TryEvaluation());
@@ -235,6 +241,18 @@ class Trial {
     Tell("variables", estimator_->origin());
     if (config_.base.eval_only) return absl::OkStatus();
     return estimator_->CheckBatchFits(BatchesOf(config_, input_));
+  }
+
+  // Returns WhyEnded of the run that would be resumed; empty for a new one.
+  absl::StatusOr<std::string> WhyRunHasEnded() {
+    if (estimator_->origin() == "fresh") return "";
+    const train::RunState& state = estimator_->state();
+    std::string early_stop;
+    if (config_.base.early_stop) {
+      ASSIGN_OR_RETURN(const BestEvaluations best, BestEvaluations::Open(config_.base, config_.train.model_dir, state));
+      early_stop = best.WhyStop().value_or("");
+    }
+    return WhyEnded(config_, state, early_stop);
   }
 
   // Of `epochs` epochs, from where a run would begin.

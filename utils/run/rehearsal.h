@@ -22,7 +22,8 @@ inline bool Rehearses(const Config& config) { return config.rehearsal != Rehears
 //   kPrintSchedule  the learning rate over the steps of the whole run, from its first step
 //   kDryRun         a line for each thing that is checked: directories, data, devices, parameters, memory, a training
 //                   step and an evaluation step, each on the first batch and on one of the largest shape, and about how
-//                   long the run takes. With --eval_only there is no training step.
+//                   long the run takes, or what has ended it before the end of its schedule. With --eval_only there is
+//                   no training step.
 //   kFindLr         the losses of a short training with a rising learning rate, and the rate that they suggest
 //                   (learning_rate_range.h)
 // Errors: those of a run, with the same codes. InvalidArgument for kDryRun and kFindLr in one process of
