@@ -102,6 +102,7 @@ class BundleReader final : public TensorReader {
   absl::Status ReadSlices(const std::string& name, const Entry& entry, const compute::Tensor& tensor) const;
   absl::StatusOr<std::string> ReadStringBytes(absl::string_view key, const Entry& entry) const;
   absl::Status VerifyBytes(absl::string_view key, const Entry& entry) const;
+  absl::Status VerifyVariants(absl::string_view key, const Entry& entry) const;
   // Verifies the bytes of a tensor or a slice.
   absl::Status VerifyEntry(absl::string_view key, const Entry& entry) const;
 

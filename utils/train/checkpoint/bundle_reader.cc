@@ -30,7 +30,8 @@ constexpr int kMaxRank = 254;  // TensorFlow's
 constexpr int kMaxSlices = 1024;
 constexpr int64_t kMaxStringTensorBytes = 64 << 20;
 constexpr int64_t kVerifyBytes = 1 << 20;
-constexpr int64_t kMaxPadding = 4095;  // bytes, where tensors are aligned to pages
+constexpr int64_t kMaxVarintBytes = 9;  // of 63 bits, more than any length has
+constexpr int64_t kMaxPadding = 4095;   // bytes, where tensors are aligned to pages
 
 // Slices are stored under keys that begin with a zero byte, tensors under their names.
 bool IsSliceKey(absl::string_view key) { return absl::StartsWith(key, absl::string_view("\0", 1)); }
@@ -135,6 +136,17 @@ std::string FixedBytes(uint64_t value, int size) {
   std::string bytes;
   for (int i = 0; i < size; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
   return bytes;
+}
+
+// The checksum `crc` extended by `size` bytes of a file, read in little memory.
+absl::StatusOr<uint32_t> ExtendCrc(uint32_t crc, const files::RandomAccessFile& file, int64_t offset, int64_t size) {
+  std::string buffer(std::min(size, kVerifyBytes), '\0');
+  for (int64_t done = 0; done < size; done += buffer.size()) {
+    buffer.resize(std::min<int64_t>(size - done, buffer.size()));
+    RETURN_IF_ERROR(file.Read(offset + done, buffer.size(), buffer.data()));
+    crc = files::Crc32c(buffer, crc);
+  }
+  return crc;
 }
 
 }  // namespace
@@ -462,21 +474,40 @@ absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(const std::st
 }
 
 absl::Status BundleReader::VerifyBytes(absl::string_view key, const Entry& entry) const {
+  ASSIGN_OR_RETURN(uint32_t crc, ExtendCrc(0, *shards_.at(entry.shard).file, entry.offset, entry.size));
+  crc = files::MaskCrc(crc);
+  return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry, crc);
+}
+
+// A variant is stored as its length (varint), its bytes and the masked checksum of all that is before it. The checksums
+// take a length as 8 bytes.
+absl::Status BundleReader::VerifyVariants(absl::string_view key, const Entry& entry) const {
   const files::RandomAccessFile& file = *shards_.at(entry.shard).file;
-  std::string buffer(std::min(entry.size, kVerifyBytes), '\0');
+  const absl::Status damaged = DamagedBytes(key, entry, "damaged variants");
+  const int64_t end = entry.offset + entry.size;
+  int64_t offset = entry.offset;
   uint32_t crc = 0;
-  for (int64_t done = 0; done < entry.size; done += buffer.size()) {
-    buffer.resize(std::min<int64_t>(entry.size - done, buffer.size()));
-    RETURN_IF_ERROR(file.Read(entry.offset + done, buffer.size(), buffer.data()));
-    crc = files::Crc32c(buffer, crc);
+  for (int64_t i = 0; i < entry.shape.num_elements(); ++i) {
+    char head[kMaxVarintBytes];
+    const int64_t head_bytes = std::min(end - offset, kMaxVarintBytes);
+    RETURN_IF_ERROR(file.Read(offset, head_bytes, head));
+    absl::string_view rest(head, head_bytes);
+    uint64_t length;
+    if (!TakeVarint(&rest, &length)) return damaged;
+    offset += head_bytes - static_cast<int64_t>(rest.size());
+    if (end - offset < 4 || length > static_cast<uint64_t>(end - offset - 4)) return damaged;
+    const int64_t bytes = static_cast<int64_t>(length) + 4;
+    ASSIGN_OR_RETURN(crc, ExtendCrc(files::Crc32c(FixedBytes(length, 8), crc), file, offset, bytes));
+    offset += bytes;
   }
+  if (offset != end) return damaged;
   crc = files::MaskCrc(crc);
   return crc == entry.crc ? absl::OkStatus() : WrongChecksum(key, entry, crc);
 }
 
 absl::Status BundleReader::VerifyEntry(absl::string_view key, const Entry& entry) const {
   if (entry.data_type == tensorflow::DT_STRING) return ReadStringBytes(key, entry).status();
-  return ElementBytes(entry.data_type).has_value() ? VerifyBytes(key, entry) : absl::OkStatus();
+  return entry.data_type == tensorflow::DT_VARIANT ? VerifyVariants(key, entry) : VerifyBytes(key, entry);
 }
 
 absl::Status BundleReader::Verify(const std::string& name) const {

@@ -344,6 +344,30 @@ TEST_CASE("A changed byte of the data is found") {
   }
 }
 
+TEST_CASE("A changed byte is also found in types that are not read") {
+  // A TensorList of 3 elements that SaveV2 of TensorFlow has written, and int4s, a byte each.
+  const std::string variant = Hex("2d 0a16") + "tensorflow::TensorList" +
+                              Hex("1213 0300010201 ffffffffffffffffff01 12020802 79de3c3d"),
+                    int4s = Hex("010203");
+  EntryProto entry = MakeEntry(tensorflow::DT_VARIANT, {}, 0, variant);
+  entry.set_crc32c(0x0dff09d7);
+  const std::map<std::string, EntryProto> entries = {
+      {"int4", MakeEntry(static_cast<tensorflow::DataType>(29), {3}, variant.size(), int4s)}, {"variant", entry}};
+  const std::string data = variant + int4s;
+  CHECK(BundleReader::Open(WriteEntries(entries, data)).value()->VerifyChecksums().ok());
+  for (size_t i = 0; i < data.size(); ++i) {
+    CAPTURE(i);
+    std::string changed = data;
+    changed[i] ^= 1;
+    const auto reader = BundleReader::Open(WriteEntries(entries, changed)).value();
+    CHECK(absl::IsDataLoss(reader->Verify(i < variant.size() ? "variant" : "int4")));
+    CHECK(absl::IsDataLoss(reader->VerifyChecksums()));
+  }
+  EntryProto cut = MakeEntry(tensorflow::DT_VARIANT, {2}, 0, variant);
+  CHECK_THAT(Message(BundleReader::Open(WriteEntries({{"v", cut}}, variant)).value()->Verify("v")),
+             Contains("damaged variants"));
+}
+
 TEST_CASE("How much of a checkpoint is verified is shown") {
   const std::string prefix = WriteFiles(kExampleIndex, kExampleData);
   const auto reader = BundleReader::Open(prefix).value();
