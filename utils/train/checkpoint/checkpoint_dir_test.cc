@@ -101,6 +101,20 @@ TEST_CASE("Only files of this directory that a saver has named are removed") {
   CHECK(dir.Files() == Names{"checkpoint", "model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index", "precious.index"});
 }
 
+TEST_CASE("A checkpoint whose step has leading zeros is found by the state file alone") {
+  const ModelDir dir;
+  dir.Save({"7"});
+  std::filesystem::remove(dir.File("checkpoint"));
+  for (const std::string suffix : {".index", ".data-00000-of-00001"}) {
+    std::filesystem::rename(dir.File("model.ckpt-7" + suffix), dir.File("model.ckpt-007" + suffix));
+  }
+  CHECK(dir.LatestStep() == -1);
+  CHECK(ListCheckpoints(dir.path).value().empty());
+  dir.Write("checkpoint", "model_checkpoint_path: \"model.ckpt-007\"\n");
+  CHECK(dir.LatestStep() == 7);
+  CHECK(ListCheckpoints(dir.path).value() == Names{dir.File("model.ckpt-007")});
+}
+
 TEST_CASE("Tensors and strings are written in the order of their names") {
   const ModelDir dir;
   REQUIRE(dir.Open()

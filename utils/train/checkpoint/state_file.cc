@@ -27,10 +27,9 @@ class SilentErrors : public google::protobuf::io::ErrorCollector {
 
 std::optional<int64_t> StepOf(absl::string_view name) {
   int64_t step;
-  if (!absl::ConsumePrefix(&name, kPrefix) || name.empty() || name.find_first_not_of("0123456789") != name.npos ||
-      !absl::SimpleAtoi(name, &step)) {
-    return std::nullopt;
-  }
+  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::SimpleAtoi(name, &step)) return std::nullopt;
+  // "007" is none, since the step would be looked for as "7".
+  if (step < 0 || absl::StrCat(step) != name) return std::nullopt;
   return step;
 }
 

@@ -20,7 +20,7 @@ inline constexpr absl::string_view kIndexSuffix = ".index";
 inline constexpr absl::string_view kDataSuffix = ".data-00000-of-00001";
 inline constexpr absl::string_view kMetaSuffix = ".meta";
 
-// Returns the step of "model.ckpt-<step>"; nothing for other names.
+// Returns the step of "model.ckpt-<step>"; nothing for other names, among them those of a step with leading zeros.
 std::optional<int64_t> StepOf(absl::string_view name);
 
 std::string BaseName(const std::string& path);
