@@ -30,7 +30,10 @@ absl::StatusOr<int64_t> GzipReader::Read(int64_t size, void* out) {
   int64_t done = 0;
   while (done < size) {
     if (state_->block_state == ISAL_BLOCK_FINISH) {
-      // A gzip file may hold several compressed members; together they are one stream.
+      // A gzip file may hold several compressed members; together they are one stream. Zeros may fill up its last
+      // block.
+      const absl::string_view rest(reinterpret_cast<const char*>(state_->next_in), state_->avail_in);
+      if (rest.find_first_not_of('\0') == rest.npos) state_->avail_in = 0;
       if (state_->avail_in == 0) break;
       uint8_t* const next_in = state_->next_in;
       const uint32_t avail_in = state_->avail_in;

@@ -27,7 +27,8 @@ class GzipReader {
   ~GzipReader();
 
   // Writes the next bytes to `out`: exactly `size`, or fewer at the end of the data, whose checksum is then verified.
-  // Returns their number. DataLoss if the data is corrupt or ends early, with the number of bytes before that.
+  // Returns their number. Zeros behind the compressed data are ignored, as gzip does. DataLoss if the data is corrupt
+  // or ends early, with the number of bytes before that.
   absl::StatusOr<int64_t> Read(int64_t size, void* out);
   // The number of bytes written so far.
   int64_t position() const { return position_; }

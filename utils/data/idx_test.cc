@@ -85,6 +85,16 @@ TEST_CASE("ReadIdx reads files of many chunks") {
   }
 }
 
+TEST_CASE("Zeros behind gzip data are ignored, anything else is not") {
+  const std::string bytes = Header({3}) + "abc", zeros(512, '\0');
+  for (const std::string& behind : {std::string(1, '\0'), zeros}) {
+    const auto tensor = ReadIdx(Write("padded", Gzip(bytes) + behind));
+    REQUIRE(tensor.ok());
+    CHECK(tensor->shape() == Shape({3}));
+  }
+  CHECK(absl::IsDataLoss(ReadIdx(Write("trailing", Gzip(bytes) + zeros + "x")).status()));
+}
+
 TEST_CASE("A gzip file of several members is one stream") {
   const std::string path = Write("members", Gzip(Header({3})) + Gzip("a") + Gzip("") + Gzip("bc"));
   CHECK(ReadIdx(path).value().data<uint8_t>()[2] == 'c');
