@@ -454,8 +454,11 @@ absl::StatusOr<std::string> BundleReader::ReadStringBytes(absl::string_view key,
 
 absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(const std::string& name) const {
   const auto found = entries_.find(name);
-  if (found == entries_.end() || found->second.data_type != tensorflow::DT_STRING || !found->second.slices.empty()) {
+  if (found == entries_.end() || found->second.data_type != tensorflow::DT_STRING) {
     return NotThere(name, "string tensor");
+  }
+  if (!found->second.slices.empty()) {
+    return Unsupported(name, "is a string tensor saved in slices, which cannot be read");
   }
   ASSIGN_OR_RETURN(const std::string bytes, ReadStringBytes(name, found->second));
   const int64_t num_strings = found->second.shape.num_elements();

@@ -468,6 +468,16 @@ TEST_CASE("What exceeds a limit of the reader is Unimplemented, not damage") {
   CHECK(absl::IsUnimplemented(slices));
   CHECK_THAT(Message(slices), Contains("tensor \"w\" is saved in 1025 slices; at most 1024 can be read"));
 
+  EntryProto sliced_strings = MakeEntry(tensorflow::DT_STRING, {1}, 0, "");  // in one slice, [0, 1)
+  sliced_strings.clear_size();
+  sliced_strings.add_slices()->add_extent()->set_length(1);
+  const std::string bytes = Hex("05d9c69c4368656c6c6f"), key = Hex("00 73 0001 0101 80 81");
+  const std::string sliced_prefix =
+      WriteEntries({{"s", sliced_strings}, {key, MakeEntry(tensorflow::DT_STRING, {1}, 0, bytes)}}, bytes);
+  const absl::Status strings = BundleReader::Open(sliced_prefix).value()->ReadStrings("s").status();
+  CHECK(absl::IsUnimplemented(strings));
+  CHECK_THAT(Message(strings), Contains("tensor \"s\" is a string tensor saved in slices"));
+
   EntryProto long_strings = MakeEntry(tensorflow::DT_STRING, {}, 0, "");
   long_strings.set_size((64 << 20) + 1);
   const std::string prefix = WriteEntries({{"s", long_strings}}, "");
