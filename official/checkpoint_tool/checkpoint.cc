@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
@@ -26,6 +27,9 @@ using train::StoredTensor;
 
 // The metadata by which readers know which framework named the variables.
 const std::map<std::string, std::string> kOwnMetadata = {{"format", "tf"}};
+
+// The end of the name of the list of a checkpoint's files, where these are several.
+constexpr absl::string_view kSafetensorsIndexSuffix = ".safetensors.index.json";
 
 bool IsSafetensors(const std::string& path) {
   std::error_code error;
@@ -111,6 +115,11 @@ std::string TypeText(const StoredTensor& variable) {
 }
 
 absl::StatusOr<Checkpoint> OpenCheckpoint(const std::string& named) {
+  std::error_code error;
+  if (absl::EndsWith(named, kSafetensorsIndexSuffix) && std::filesystem::is_regular_file(named, error)) {
+    return absl::DataLossError(
+        absl::StrCat(named, " lists the safetensors files of a checkpoint; name one of these files"));
+  }
   if (IsSafetensors(named)) {
     ASSIGN_OR_RETURN(std::unique_ptr<train::SafetensorsReader> reader, train::SafetensorsReader::Open(named));
     std::map<std::string, std::string> metadata = reader->metadata();

@@ -110,6 +110,7 @@ class CheckpointToolTest(ProgramTestCase):
         (folder / "weights.index").write_bytes(b"PK\x03\x04" + bytes(100))
         (folder / "weights.safetensors").write_bytes(b"PK\x03\x04" + bytes(100))
         (folder / "text").write_text("hello\n")
+        (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}')
         for path, code, told in (
             (folder / "weights.npz", 65, ["weights.npz is a zip archive, not a checkpoint"]),
             (folder / "weights.h5", 65, ["weights.h5 is an HDF5 file, not a checkpoint"]),
@@ -118,6 +119,7 @@ class CheckpointToolTest(ProgramTestCase):
             (folder / "weights.index", 65, ["weights.index", "(the file is a zip archive)"]),
             (folder / "weights.safetensors", 65, ["is no safetensors file", "(the file is a zip archive)"]),
             (folder / "text", 65, ["text is no checkpoint; name the directory of a run"]),
+            (folder / "model.safetensors.index.json", 65, ["json lists the safetensors files", "name one of these"]),
             (folder, 66, ["there is no checkpoint in", folder]),
             (folder / "none", 66, ["there is no checkpoint", "none.index does not exist"]),
             (self.run_dir / "model.ckpt-66", 66, ["did you mean model.ckpt-6"]),

@@ -124,7 +124,12 @@ class HeaderBuilder : public nlohmann::json_sax<json> {
     return true;
   }
 
-  bool null() override { return Unexpected("null"); }
+  bool null() override {
+    if (place_ != Place::kRootValue || name_ != kSafetensorsMetadata) return Unexpected("null");
+    has_metadata_ = true;
+    place_ = Place::kRoot;
+    return true;
+  }
   bool boolean(bool) override { return Unexpected("a boolean"); }
   bool number_integer(number_integer_t) override { return Unexpected("a negative number"); }
   bool number_float(number_float_t, const string_t&) override { return Unexpected("a number that is not whole"); }
@@ -180,6 +185,10 @@ class HeaderBuilder : public nlohmann::json_sax<json> {
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view json_text) {
   HeaderBuilder builder;
   if (!json::sax_parse(json_text.begin(), json_text.end(), &builder)) return absl::DataLossError(builder.error());
+  // The parser takes a zero byte for the end of the text.
+  if (const size_t zero = json_text.find('\0'); zero != json_text.npos) {
+    return absl::DataLossError(absl::StrCat("it is not JSON: there is an error at byte ", zero + 1));
+  }
   return std::move(builder.header());
 }
 

@@ -114,6 +114,13 @@ TEST_CASE("The members of a tensor may come in any order, and the tensors in ano
   CHECK(reader->Find("b")->offset == reader->Find("a")->offset + 4);
 }
 
+TEST_CASE("The metadata may be null, as the safetensors library allows") {
+  const std::string header = R"({"__metadata__":null,"a":{"dtype":"U8","shape":[],"data_offsets":[0,1]}})";
+  const auto reader = SafetensorsReader::Open(Written(FileOf(header, 1))).value();
+  CHECK(reader->metadata().empty());
+  CHECK(reader->Find("a"));
+}
+
 TEST_CASE("Hostile headers are refused") {
   const auto [header, data_bytes, why] = GENERATE(table<std::string, int, std::string>({
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", 4, "needs 8 bytes"},
@@ -149,6 +156,9 @@ TEST_CASE("Hostile headers are refused") {
       {R"({"a":{"dtype":{}}})", 0, "an object"},
       {R"({"a")", 0, "not JSON"},
       {R"({} {})", 0, "not JSON"},
+      {std::string("{}\0", 3), 0, "not JSON: there is an error at byte 3"},
+      {R"({"__metadata__":null,"__metadata__":null})", 0, "\"__metadata__\" is there twice"},
+      {R"({"__metadata__":{"a":null}})", 0, "null"},
       {"{\"\xff\":0}", 0, "not JSON"},
       {"{\"a\":" + std::string(100000, '['), 0, "a list"},
   }));
