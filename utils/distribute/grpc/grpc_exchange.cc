@@ -196,7 +196,7 @@ class GrpcExchange : public Exchange {
   // Tells the others of a worker that is lost to this one, before they notice only that this one leaves.
   absl::Status Known(const absl::Status& status) {
     if (!absl::IsCancelled(status)) return status;
-    const Failure failure = {std::string(status.message()), mailbox_->FirstLost()};
+    const Failure failure = {std::string(status.message()), mailbox_->FirstLost().value_or(kNobody)};
     if (mailbox_->SetFailed(number_, failure)) Tell(failure);
     return status;
   }

@@ -23,6 +23,7 @@ namespace official::distribute {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using Made = absl::StatusOr<std::unique_ptr<Exchange>>;
 constexpr Exchange::Channel kSums = Exchange::Channel::kSums, kValues = Exchange::Channel::kValues;
@@ -589,6 +590,17 @@ TEST_CASE("The failure of one worker reaches all, with its reason") {
     CHECK(status == absl::CancelledError(absl::StrCat(exchange.NameOf(2), " has failed: a disk is full")));
     CHECK(exchange.Send(1 - w, kSums, "x") == status);
     CHECK(exchange.Check() == status);
+  });
+  End(made);
+}
+
+TEST_CASE("Who waits for one that waits for one that has ended its run learns of the latter") {
+  auto made = Connect(3);
+  made[2]->reset();
+  OnEach(2, [&](int w) {
+    const absl::Status status = (*made[w])->Receive(w == 0 ? 2 : 0, kValues, kLong).status();
+    CHECK(absl::IsCancelled(status));
+    CHECK_THAT(std::string(status.message()), StartsWith("worker 2 at ") && EndsWith(" has ended its run"));
   });
   End(made);
 }

@@ -55,7 +55,11 @@ absl::StatusOr<FramesHello> UnpackHello(absl::string_view message, absl::string_
 // The messages that follow.
 std::string FrameHead(uint64_t bytes);  // before the first piece of a frame of so many bytes
 inline constexpr char kPieceKind = 'P', kFrameKind = 'F', kEndKind = 'E';
-// The last message of a worker that has failed, since `lost` is lost to it, or for another reason.
+// The number of no worker.
+inline constexpr int kNobody = -1;
+
+// The last message of a worker that has failed, since `lost` is lost to it or, with kNobody, another one has ended its
+// run, or for a reason of its own.
 struct Failure {
   std::string reason;
   std::optional<int> lost = {};
