@@ -1,6 +1,7 @@
 // What the workers of a job need to find each other.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -39,7 +40,8 @@ struct ConnectOptions {
   std::string secret;           // that they share; empty: it proves nothing
   std::optional<TlsFiles> tls;  // nothing: connections are not encrypted, and have no certificates
   bool bind_all = false;        // listens on all interfaces, not only on that of its address
-  std::chrono::seconds start_timeout = std::chrono::minutes(5);  // how long workers wait for each other
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the start
+  std::chrono::seconds start_timeout = std::chrono::minutes(5);  // how long, from then on, workers wait for each other
   std::chrono::seconds peer_timeout = std::chrono::seconds(10);  // after which a silent worker is lost
   std::optional<Elastic> elastic = {};                           // nothing: all workers train, always
   std::function<void(const std::string& line)> log;              // gets lines about long waits; may be empty
@@ -49,6 +51,12 @@ struct ConnectOptions {
 inline std::string TaskName(const ConnectOptions& options, int worker) {
   const int first_server = static_cast<int>(options.addresses.size()) - options.num_servers;
   return worker < first_server ? "worker " + std::to_string(worker) : "ps " + std::to_string(worker - first_server);
+}
+
+// Returns what is left of the start timeout, at least 0.
+inline std::chrono::milliseconds StartTimeLeft(const ConnectOptions& options) {
+  const auto left = options.begin + options.start_timeout - std::chrono::steady_clock::now();
+  return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), std::chrono::milliseconds(0));
 }
 
 // Returns true if the job goes on without this one.

@@ -73,9 +73,10 @@ class GrpcExchange : public Exchange {
       if (w != number_ && TalksWith(w) && !address.empty()) connections[w] = OpenStreams(w, address);
     }
     server_->SetKey(job.key, job.incarnation);
+    const auto end = Clock::now() + options_.start_timeout;
     for (const auto& [w, channels] : connections) {
       for (const auto& connection : channels) {
-        const absl::Status connected = WaitForPeer(*connection, w, job.addresses.at(w));
+        const absl::Status connected = WaitForPeer(*connection, w, job.addresses.at(w), end);
         if (connected.ok()) continue;
         Fail(connected.message());
         return connected;
@@ -142,6 +143,7 @@ class GrpcExchange : public Exchange {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   using Senders = std::map<std::pair<int, Channel>, std::shared_ptr<Sender>>;
 
   // The workers of a job that goes on without one of them do not know each other, but for the first.
@@ -173,19 +175,19 @@ class GrpcExchange : public Exchange {
     return senders_;
   }
   // Waits until there is a connection to a worker. OK also if the worker has gone meanwhile: Receive tells.
-  absl::Status WaitForPeer(grpc::Channel& connection, int worker, const std::string& address) {
-    const auto begin = std::chrono::steady_clock::now(), end = begin + options_.start_timeout;
+  absl::Status WaitForPeer(grpc::Channel& connection, int worker, const std::string& address, Clock::time_point end) {
+    const auto begin = Clock::now();
     constexpr std::chrono::seconds kSurelyGone(1);
     for (;;) {
       const absl::Status connected = WaitUntilConnected(connection, TaskName(options_, worker), address, options_);
       if (!absl::IsUnavailable(connected)) return connected;
       if (mailbox_->IsGone(worker)) return absl::OkStatus();
       // It listened when it joined.
-      if (std::chrono::steady_clock::now() - begin > kSurelyGone && NobodyListensAt(address)) {
+      if (Clock::now() - begin > kSurelyGone && NobodyListensAt(address)) {
         mailbox_->SetLost(worker, "it does not listen any more");
         return absl::OkStatus();
       }
-      if (std::chrono::steady_clock::now() < end) continue;
+      if (Clock::now() < end) continue;
       return absl::DeadlineExceededError(
           absl::StrCat(TaskName(options_, number_), " has had no connection with ", TaskName(options_, worker), " at ",
                        address, " for ", options_.start_timeout.count(),
@@ -245,10 +247,10 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
   const auto check_certificates = [&] { return options.tls ? CheckTlsFiles(*options.tls, address) : absl::OkStatus(); };
   if (!address.empty()) {
     RETURN_IF_ERROR(check_certificates());
-    WaitForName(address, WhoseName::kThisWorkers, options.start_timeout, options.log);
+    WaitForName(address, WhoseName::kThisWorkers, StartTimeLeft(options), options.log);
   }
   if (options.worker > 0) {
-    WaitForName(options.addresses[0], WhoseName::kOtherWorkers, options.start_timeout, options.log);
+    WaitForName(options.addresses[0], WhoseName::kOtherWorkers, StartTimeLeft(options), options.log);
   }
   if (address.empty()) {
     ASSIGN_OR_RETURN(address, OwnAddressTowards(options.addresses[0]));

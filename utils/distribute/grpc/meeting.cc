@@ -202,7 +202,7 @@ class Joiner {
   // Worker 0 begins again at once, or not at all.
   const std::chrono::seconds patience_ = again_ ? options_.peer_timeout : options_.start_timeout;
   const Clock::time_point begin_ = Clock::now();
-  Clock::time_point end_ = begin_ + patience_ + kLonger;
+  Clock::time_point end_ = begin_ + (again_ ? std::chrono::milliseconds(patience_) : StartTimeLeft(options_)) + kLonger;
   Clock::time_point logged_ = begin_;             // when LogWait has logged
   absl::Status error_;                            // of the last try
   std::string no_connection_, refusal_;           // the reasons, if they are known
@@ -372,15 +372,15 @@ bool Host::IsComplete() const {
 absl::Status Host::WaitForGuests(std::unique_lock<std::mutex>& lock) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::seconds kTellEvery(10);
-  const Clock::time_point begin = Clock::now(), deadline = begin + options_.start_timeout;
+  const Clock::time_point begin = options_.begin, deadline = begin + options_.start_timeout;
   const bool again = BeginsAgain(options_);
   // From then on the others need not come, if there are enough without them.
   // A parameter server that came before this worker is still there at half of the time.
-  const Clock::time_point patience = again                      ? std::min(deadline, begin + options_.peer_timeout)
+  const Clock::time_point patience = again ? std::min(deadline, Clock::now() + options_.peer_timeout)
                                      : options_.num_servers > 0 ? begin + options_.start_timeout / 2
                                                                 : deadline;
   const auto is_over = [&] { return IsComplete() || (Clock::now() >= patience && AreEnough()); };
-  Clock::time_point tell = begin + kTellEvery;
+  Clock::time_point tell = Clock::now() + kTellEvery;
   while (!is_over() && Clock::now() < deadline) {
     const Clock::time_point next = Clock::now() < patience ? std::min(patience, tell) : std::min(deadline, tell);
     if (changed_.wait_until(lock, next, is_over)) break;

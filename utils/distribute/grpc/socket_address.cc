@@ -71,7 +71,7 @@ std::string HostOf(const std::string& address) {
   return host.size() > 2 && host.front() == '[' ? host.substr(1, host.size() - 2) : host;
 }
 
-void WaitForName(const std::string& address, WhoseName whose, std::chrono::seconds timeout,
+void WaitForName(const std::string& address, WhoseName whose, std::chrono::milliseconds timeout,
                  const std::function<void(const std::string& line)>& log, const std::function<bool()>& gives_up) {
   constexpr std::chrono::milliseconds kLookEvery(200);
   // A name that is misspelt is told soon; that of a pod is known after some seconds.

@@ -49,7 +49,7 @@ enum class WhoseName { kThisWorkers, kOtherWorkers };
 // the name of this worker, until it stands for an address of this machine and no longer for that of the pod before.
 // Tells `log`, which may be empty, of a long wait. Returns at once for a host that is not a name, and after `timeout`
 // or when `gives_up`, which may be empty, says so anyway.
-void WaitForName(const std::string& address, WhoseName whose, std::chrono::seconds timeout,
+void WaitForName(const std::string& address, WhoseName whose, std::chrono::milliseconds timeout,
                  const std::function<void(const std::string& line)>& log, const std::function<bool()>& gives_up = {});
 
 // Returns the address by which this machine reaches another one, with port 0. Unavailable if there is no way.

@@ -1,5 +1,6 @@
 #include "utils/run/standalone/remote_cluster.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -195,7 +196,8 @@ class Client {
     const std::string name = absl::StrCat(ServerOf(task), " at ", task.address);
     // A server that refuses the client says so before the job is sent, or after.
     const absl::Status sent = task.call->Send(PackJob(job_));
-    const absl::StatusOr<Message> answer = sent.ok() ? task.call->Receive(connect_.start_timeout) : sent;
+    const auto answers_within = std::max<std::chrono::milliseconds>(StartTimeLeft(connect_), connect_.peer_timeout);
+    const absl::StatusOr<Message> answer = sent.ok() ? task.call->Receive(answers_within) : sent;
     if (absl::IsUnavailable(answer.status())) {
       return absl::UnavailableError(absl::StrCat(name, " was lost (", answer.status().message(), ")"));
     }
