@@ -32,6 +32,7 @@ train::EstimatorConfig EstimatorConfigOf(const Config& config, const Input& inpu
                        .replicas_to_aggregate = config.cluster.replicas_to_aggregate,
                        .max_gradient_staleness = config.cluster.max_gradient_staleness,
                        .placement = config.cluster.ps_placement};
+  estimator.batch_size = config.base.batch_size;
   estimator.interruption = AskSignals;
   estimator.stop = &misc::StopSignalFlag();
   return estimator;

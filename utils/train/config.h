@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -52,6 +53,9 @@ struct EstimatorConfig : TrainOptions {
   // What to give to continue a training that is stopped, for its message.
   std::string what_continues = "the same command";
   ServerOptions servers = {};
+  // At least as many examples as any batch has; 0: all have the same number. Workers of parameter servers need it to
+  // draw random numbers of their own.
+  int64_t batch_size = 0;
   std::function<Interruption()> interruption = [] { return Interruption::kNone; };
   // Not 0 once interruption() returns kStop: a step or a batch is then abandoned between two kernels where that loses
   // nothing.

@@ -163,6 +163,28 @@ TEST_CASE("Synchronous workers make the steps of as many replicas") {
   CheckClose(with_servers, alone, {"w", "bias", "average"});
 }
 
+TEST_CASE("Workers whose batches differ in size draw the random numbers of replicas") {
+  // The 24 examples make four batches of 5 and one of 4, always of the same worker.
+  constexpr int kNumWorkers = 5, kMostExamples = 5;
+  constexpr int64_t kSteps = 7;
+  const EstimatorConfig alone = NewConfig();
+  REQUIRE(TrainAlone(RegressionModel(), alone, kSteps, kNumWorkers, Batches(kNumWorkers * kMostExamples)).ok());
+  // The servers take the mean of gradients; replicas weight them by their examples.
+  Model model = RegressionModel();
+  model.model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    absl::StatusOr<ModelSpec> spec = Regression(in);
+    const auto examples = static_cast<float>(in.features[0].shape().dim(0));
+    spec->loss = compute::Mul(spec->loss, in.graph.Constant(Tensor::Scalar(examples * kNumWorkers / kExamples)));
+    return spec;
+  };
+  EstimatorConfig with_servers = NewConfig();
+  with_servers.servers.sync_replicas = true;
+  with_servers.batch_size = kMostExamples;
+  const Ends ends = TrainWithServers(model, with_servers, {kNumWorkers, 1}, kSteps, Batches(kMostExamples));
+  CHECK(ends.status() == absl::OkStatus());
+  CheckClose(with_servers, alone, {"w", "bias"});
+}
+
 TEST_CASE("One worker with several devices ends with the bits of one process with these") {
   // With 5 micro-batches some devices have no example.
   const int num_replicas = GENERATE(2, 3, 4), micro_batches = GENERATE(1, 5);

@@ -58,7 +58,8 @@ absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& b
   step.number = number;
   step.batch = batch;
   const distribute::ParameterServers* const servers = model_.strategy().servers();
-  examples_before_ = servers == nullptr ? 0 : servers->worker() * batch.num_examples;
+  examples_before_ =
+      servers == nullptr ? 0 : servers->worker() * std::max(model_.config().batch_size, batch.num_examples);
   const int update = static_cast<int>(step.runs.size()) - 1;  // after as many micro-batches
   for (int i = 0; i <= update; ++i) {
     ReplicatedProgram* next = &program;
