@@ -328,7 +328,7 @@ class ReportMainTest(ProgramTestCase):
 
     def test_the_summary(self) -> None:
         done = self.report(self.second, f"--output_file={self.folder / 'summary.html'}")
-        self.assertIn("mnist on MNIST-synthetic, 6 steps in ", done.stdout)
+        self.assertRegex(done.stdout, r"mnist on MNIST-synthetic, 6 steps, [\d.]+ s from first to last event")
         self.assertRegex(done.stdout, r"\n  loss +[▁▂▃▄▅▆▇█]+ +2\.\d+ -> 2\.\d+\n")
         self.assertNotIn("\x1b", done.stdout)
         for columns in (40, 60, 120):

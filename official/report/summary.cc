@@ -26,13 +26,15 @@ constexpr int kMinColumns = 40;
 
 std::string Bar(int height) { return {'\xE2', '\x96', static_cast<char>(0x81 + height)}; }  // U+2581 and on
 
-// "mnist on MNIST-synthetic, 60 steps in 2.3 s, 2 cores, AMD EPYC"
+// "mnist on MNIST-synthetic, 60 steps, 2.3 s from first to last event, 2 cores, AMD EPYC": a run that was resumed or
+// evaluated later has time between its events in which it did not train.
 std::string Headline(const Run& run) {
   std::vector<std::string> parts;
   const std::string model = run.Fact("model"), data = run.Fact("data");
   if (!model.empty()) parts.push_back(data.empty() ? model : absl::StrCat(model, " on ", data));
   const std::string time = TimeText(run);
-  parts.push_back(absl::StrCat(run.last_step(), " steps", time.empty() ? "" : absl::StrCat(" in ", time)));
+  parts.push_back(absl::StrCat(run.last_step(), " steps"));
+  if (!time.empty()) parts.push_back(absl::StrCat(time, " from first to last event"));
   if (const std::string processor = run.Fact("processor"); !processor.empty()) parts.push_back(processor);
   return misc::Printable(absl::StrJoin(parts, ", "));
 }

@@ -22,9 +22,10 @@ std::string Sparkline(const Series& series, int width);
 void PrintSummary(const Run& run, const TextStyle& style, std::ostream& out);
 
 // Prints a run as one line of JSON: {"event": "run", "path", "facts", "last_step", "seconds", "curves", "samples",
-// "notes"}. A curve has its name, its split ("training", "evaluation"), of its finite values first, last, min, max and
-// the steps first_step and last_step (null if there are none), and the counts count and not_finite; a sample of the
-// last evaluation has its texts by the names of their columns.
+// "notes"}. "seconds" are those from the first to the last event. A curve has its name, its split ("training",
+// "evaluation"), of its finite values first, last, min, max and the steps first_step and last_step (null if there are
+// none), and the counts count and not_finite; a sample of the last evaluation has its texts by the names of their
+// columns.
 void PrintJsonSummary(const Run& run, std::ostream& out);
 
 // Returns the style for standard output: its width if it is a terminal, else COLUMNS or 80, and colour as NO_COLOR and
