@@ -105,10 +105,10 @@ OFFICIAL_FLAG(BaseConfig, num_gpus, "Number of GPUs to train on: 0 trains on the
 
 OFFICIAL_FLAG(
     BaseConfig, hooks,
-    "Training hooks. LoggingTensorHook adds learning rate, cross entropy and accuracy to the lines of the log; "
-    "ProfilerHook writes a Chrome trace of a step (timeline-N.json) every 1000 steps; ExamplesPerSecondHook "
-    "writes the throughput to metric.log every 100 steps, LoggingMetricHook the loss every 10 minutes. Case is "
-    "ignored; --hooks= runs none.",
+    "Training hooks. LoggingTensorHook adds learning rate, accuracy and, unless it is the loss itself, cross entropy "
+    "to the lines of the log; ProfilerHook writes a Chrome trace of a step (timeline-N.json) every 1000 steps; "
+    "ExamplesPerSecondHook writes the throughput to metric.log every 100 steps, LoggingMetricHook the loss every 10 "
+    "minutes. Case is ignored; --hooks= runs none.",
     .short_name = "hk", .key = true,
     .choices = {"LoggingTensorHook", "ProfilerHook", "ExamplesPerSecondHook", "LoggingMetricHook"}, .any_case = true,
     .other_names = {{"profile profiler trace", "=ProfilerHook"}}, .per_worker = true);
