@@ -43,8 +43,10 @@ ABSL_FLAG(double, mf_regularization, 0, "Factor of the L2 loss of the matrix fac
 ABSL_FLAG(std::vector<std::string>, mlp_regularization, std::vector<std::string>({"0.", "0.", "0.", "0."}),
           "Factors of the L2 loss of the perceptron, as many as --layers: one for its embeddings, then one for each "
           "kernel.");
-ABSL_FLAG(int, num_neg, 4,
-          "Negatives per rating: items that the user has not rated, sampled again for each epoch, to train on.");
+ABSL_FLAG(
+    int, num_neg, 4,
+    "Negatives per rating: items that the user has not rated, or the one that is held out, sampled again for each "
+    "epoch, to train on.");
 ABSL_FLAG(std::optional<int>, num_eval_negatives, std::nullopt,
           "Negatives per user in an evaluation: items that the user has not rated, among which the user's last item is "
           "ranked.");
