@@ -183,7 +183,7 @@ class ProgramsTest(ProgramTestCase):
                 model_dir = self.folder / f"batch size {size}"
                 steps = ("--train_steps=1", "--steps_between_evals=1", f"--model_dir={model_dir}")
                 done = self.execute(transformer, data, *flags, *more, *steps)
-                self.assert_succeeded(done, f"batch {size}, ")
+                self.assert_succeeded(done, f"batch {size} (")
 
     def test_data_of_training(self) -> None:
         two_lines, nowhere = self.write("two_lines", b"a\nb\n"), self.folder / "nowhere"
