@@ -133,18 +133,19 @@ void Translations::Read(int64_t i, int32_t* inputs, int32_t* targets) const {
   ReadIds(ReadIds(example.ids, example.num_inputs, inputs), example.num_targets, targets);
 }
 
-absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t max_length) {
+absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t max_length, bool static_batch) {
   std::vector<Bucket> buckets;
   constexpr int64_t kFirst = 8;
-  for (int64_t length = kFirst; length < max_length;) {
+  for (int64_t length = kFirst; !static_batch && length < max_length;) {
     buckets.push_back({length, batch_tokens / length});
     length = std::max(length + 1, static_cast<int64_t>(static_cast<double>(length) * 1.1));
   }
-  buckets.push_back({max_length + 1, batch_tokens / (max_length + 1)});
+  const int64_t least = static_batch ? max_length : max_length + 1;  // tokens of a pair in the last bucket
+  buckets.push_back({max_length + 1, batch_tokens / least});
   if (buckets.back().batch_size > 0) return buckets;
   return absl::InvalidArgumentError(absl::StrFormat(
       "--batch_size=%d tokens are too few for a pair of sentences of up to %d; it needs to be at least %d",
-      batch_tokens, max_length, max_length + 1));
+      batch_tokens, max_length, least));
 }
 
 namespace {
@@ -270,8 +271,7 @@ class BucketedBatches : public data::BatchSource {
 absl::StatusOr<data::BatchSourcePtr> TranslationBatches(TranslationsPtr translations,
                                                         const TranslationBatchOptions& options) {
   const int64_t max_length = translations->max_length();
-  ASSIGN_OR_RETURN(std::vector<Bucket> buckets, MakeBuckets(options.batch_tokens, max_length));
-  if (options.static_batch) buckets = {{max_length + 1, options.batch_tokens / max_length}};
+  ASSIGN_OR_RETURN(std::vector<Bucket> buckets, MakeBuckets(options.batch_tokens, max_length, options.static_batch));
   auto batches = std::make_unique<BucketedBatches>(std::move(translations), std::move(buckets), options);
   RETURN_IF_ERROR(batches->Start());
   return batches;

@@ -74,8 +74,9 @@ struct Bucket {
   friend bool operator==(const Bucket&, const Bucket&) = default;
 };
 // Returns upstream's buckets: up to 8, 9, ... ids, then each a tenth longer than the one before; a batch has
-// batch_tokens / max_length pairs. InvalidArgument if that is none for the longest.
-absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t max_length);
+// batch_tokens / max_length pairs. With static_batch there is one, of batch_tokens / `max_length` pairs of up to
+// `max_length` ids. InvalidArgument if no pair of the longest fits into a batch.
+absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t max_length, bool static_batch = false);
 
 struct TranslationBatchOptions {
   int64_t batch_tokens = 2048;  // --batch_size

@@ -290,6 +290,9 @@ TEST_CASE_METHOD(Fixture, "Static batches all have one shape") {
   CHECK(batches.back().next == data::Position{1, 0});
   const absl::Status few = TranslationBatches(Open(40), {.batch_tokens = 4000, .static_batch = true}).status();
   CHECK(few.message() == "50 pairs of sentences do not fill a batch of 100");
+  CHECK(AllBatches(Open(40), {.batch_tokens = 40, .static_batch = true}).size() == 50);
+  CHECK(TranslationBatches(Open(40), {.batch_tokens = 39, .static_batch = true}).status().message() ==
+        "--batch_size=39 tokens are too few for a pair of sentences of up to 40; it needs to be at least 40");
 }
 
 TEST_CASE_METHOD(Fixture, "Pairs with a sentence that is too long are left out") {

@@ -174,7 +174,8 @@ absl::Status CheckEvaluationHasBatch(const TransformerConfig& config, const Tran
 absl::StatusOr<run::Input> InputOf(const TransformerConfig& config, const Pairs& pairs, int64_t batch_size) {
   if (config.performance.use_synthetic_data) return SyntheticInput(config, batch_size);
   const TranslationsPtr train = pairs.train, dev = pairs.dev;
-  ASSIGN_OR_RETURN(const std::vector<Bucket> buckets, MakeBuckets(batch_size, config.params.max_length));
+  ASSIGN_OR_RETURN(const std::vector<Bucket> buckets,
+                   MakeBuckets(batch_size, config.params.max_length, config.static_batch));
   RETURN_IF_ERROR(CheckEvaluationHasBatch(config, *dev, batch_size));
   const TranslationBatchOptions options{.batch_tokens = batch_size, .static_batch = config.static_batch};
   const auto batches = [](const TranslationsPtr& pairs,

@@ -398,6 +398,12 @@ TEST_CASE("Static and synthetic batches") {
   const auto evaluations = Evaluations(Run(synthetic));
   CHECK(evaluations[0]["global_step"] == 3);
 
+  // The least batch is of one pair.
+  TransformerConfig pair = InNewModelDir(config);
+  pair.base.batch_size = pair.params.max_length;
+  pair.performance.max_train_steps = 2;
+  CHECK(Evaluations(Run(pair)).size() == 1);
+
   // What lacks an evaluation is told before the training.
   TransformerConfig large = InNewModelDir(config);
   large.base.batch_size = 100000;
