@@ -92,7 +92,10 @@ absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(train::Estimator& es
     return absl::CancelledError(absl::StrCat("stopped while translating --bleu_source at step ",
                                              estimator.global_step(), ", whose checkpoint is saved"));
   }
-  RETURN_IF_ERROR(translations.status());
+  if (!translations.ok()) {
+    return absl::Status(translations.status().code(),
+                        absl::StrCat(config_.source, ": ", translations.status().message()));
+  }
   const float cased = TextBleu(reference_, *translations, {.case_sensitive = true});
   const float uncased = TextBleu(reference_, *translations, {.case_sensitive = false});
   const train::EvalResults results = {{"bleu_cased", cased}, {"bleu_uncased", uncased}};
