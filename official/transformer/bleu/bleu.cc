@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "official/transformer/text/unicode.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
@@ -61,16 +62,23 @@ std::vector<std::string> SplitLines(absl::string_view text) {
   return lines;
 }
 
-absl::StatusOr<std::vector<std::string>> ReadSentences(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path, kMaxFileBytes));
+// The lines that end with '\n', those of blanks only included, as translate_main writes them.
+std::vector<std::string> AllLines(absl::string_view text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  if (Strip(lines.back()).empty()) lines.pop_back();
+  return lines;
+}
+
+// A text with a sentence or more.
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string text, files::ReadFile(path, kMaxFileBytes));
   if (const size_t invalid = FindInvalidUtf8(text); invalid != absl::string_view::npos) {
     return absl::DataLossError(absl::StrFormat("%s:%d: byte 0x%02x at offset %d of the file is not UTF-8", path,
                                                1 + std::count(text.begin(), text.begin() + invalid, '\n'),
                                                static_cast<uint8_t>(text[invalid]), invalid));
   }
-  std::vector<std::string> sentences = SplitLines(text);
-  if (sentences.empty()) return absl::DataLossError(absl::StrCat(path, " has no sentences"));
-  return sentences;
+  if (Strip(text).empty()) return absl::DataLossError(absl::StrCat(path, " has no sentences"));
+  return text;
 }
 
 // Words as numbers.
@@ -133,13 +141,19 @@ float TextBleu(absl::Span<const std::string> references, absl::Span<const std::s
 
 absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& translation,
                                const BleuOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> references, ReadSentences(reference));
-  ASSIGN_OR_RETURN(const std::vector<std::string> translations, ReadSentences(translation));
-  if (references.size() != translations.size()) {
-    return absl::DataLossError(absl::StrFormat(
-        "the reference %s has %d lines, the translation %s has %d, but line by line they must belong together (blank "
-        "lines at the beginning and end of a file do not count)",
-        reference, references.size(), translation, translations.size()));
+  ASSIGN_OR_RETURN(const std::string reference_text, ReadText(reference));
+  ASSIGN_OR_RETURN(const std::string translation_text, ReadText(translation));
+  std::vector<std::string> references = SplitLines(reference_text), translations = SplitLines(translation_text);
+  if (const size_t num_references = references.size(), num_translations = translations.size();
+      num_references != num_translations) {
+    references = AllLines(reference_text);
+    translations = AllLines(translation_text);
+    if (references.size() != translations.size()) {
+      return absl::DataLossError(absl::StrFormat(
+          "the reference %s has %d lines, the translation %s has %d, but line by line they must belong together (blank "
+          "lines at the beginning and end of a file do not count)",
+          reference, num_references, translation, num_translations));
+    }
   }
   const logs::TaskProgress progress({.title = absl::StrCat("computing the ", options.case_sensitive ? "" : "un",
                                                            "cased BLEU of ", translations.size(), " lines")});

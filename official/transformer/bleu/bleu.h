@@ -29,7 +29,8 @@ float TextBleu(absl::Span<const std::string> references, absl::Span<const std::s
                const BleuOptions& options);
 
 // Returns the same for two text files, a sentence a line. As upstream, lines end as in Python's str.splitlines, and
-// blank lines at the beginning and the end of a file do not count. NotFound if a file is missing; DataLoss if one is
+// blank lines at the beginning and the end of a file do not count, unless only with them both files have as many lines,
+// each ending with '\n': a translation of a sentence may be empty. NotFound if a file is missing; DataLoss if one is
 // not UTF-8 or has no lines, and, naming both files and counts, if the numbers of lines differ.
 absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& translation,
                                const BleuOptions& options);

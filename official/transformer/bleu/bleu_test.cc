@@ -80,6 +80,14 @@ TEST_CASE("Lines are Python's, blank ones around the text do not count") {
             .value() == 100);
 }
 
+TEST_CASE("The first and the last translation may be empty") {
+  const float last = Bleu("a b c d\ne\n", "a b c d\n\n").value();
+  CHECK(last == TextBleu(std::vector<std::string>{"a b c d", "e"}, std::vector<std::string>{"a b c d", ""}, {}));
+  CHECK(last > 0);
+  CHECK(Bleu("e\na b c d\n", "\na b c d\n").value() == last);
+  CHECK(absl::IsDataLoss(Bleu("a\nb\nc\n", "a\n\n").status()));
+}
+
 TEST_CASE("Files that do not belong together are refused") {
   const absl::Status unlike = Bleu("a\nb\nc\n", "a\nb\n").status();
   CHECK(absl::IsDataLoss(unlike));
