@@ -81,6 +81,26 @@ class WorkersTest(workers.WorkersCase):
                     self.assertEqual(outcome.code, 143 if i == receiver else 138, outcome.told)
                     self.assertIn(f"stopped at step {step}", outcome.stderr, outcome.told)
 
+    @harness.of("transformer")
+    def test_a_signal_to_any_worker_ends_a_translation_everywhere(self) -> None:
+        text, vocab = self.folder / "text", self.folder / "vocab"
+        vocab.write_text("'<pad>'\n'<EOS>'\n'a_'\n")
+        text.write_text("a a a\n" * 20000)
+        bleu = (f"--bleu_source={text}", f"--bleu_ref={text}", f"--vocab_file={vocab}")
+        for receiver in (0, 1):
+            with self.subTest(receiver=receiver):
+                model_dir = self.folder / f"model{receiver}"
+                processes = self.start_workers(model_dir, 2, "--max_train_steps=2", *bleu)
+                until = time.monotonic() + harness.DEADLINE
+                while not list(model_dir.glob("eval/events*")):  # the translation is next
+                    self.assertLess(time.monotonic(), until, "there was no evaluation")
+                    time.sleep(0.01)
+                time.sleep(0.2)
+                processes[receiver].send_signal(signal.SIGTERM)
+                for i, outcome in enumerate([self.finish(process) for process in processes]):
+                    self.assertEqual(outcome.code, 143 if i == receiver else 138, outcome.told)
+                    self.assertIn("stopped in the evaluation at step 2", outcome.stderr, outcome.told)
+
     def test_a_slow_worker_changes_no_bits(self) -> None:
         alone, model_dir = self.folder / "alone", self.folder / "model"
         self.train_alone(alone)

@@ -82,12 +82,17 @@ train::EvalSamples BleuEvaluation::SamplesOf(const std::vector<std::string>& tra
   return samples;
 }
 
-absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(train::Estimator& estimator) {
+absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(train::Estimator& estimator,
+                                                            const std::function<absl::Status()>& before_batch) {
   ASSIGN_OR_RETURN(std::unique_ptr<Decoder> decoder,
                    Decoder::Create(params_, config_.dtype, estimator.strategy().device(0),
                                    [&](const compute::VariableSpec& spec) { return estimator.Variable(spec.name); }));
   Translator translator(Subtokenizer(subtokens_), std::move(decoder));
-  absl::StatusOr<std::vector<std::string>> translations = translator.Translate(source_, kBatchSize);
+  absl::Status asked;  // of before_batch
+  absl::StatusOr<std::vector<std::string>> translations = translator.Translate(
+      source_, kBatchSize, /*first_line=*/1,
+      estimator.strategy().has_other_workers() ? std::function([&] { return asked = before_batch(); }) : nullptr);
+  RETURN_IF_ERROR(asked);
   if (absl::IsCancelled(translations.status())) {
     return absl::CancelledError(absl::StrCat("stopped while translating --bleu_source at step ",
                                              estimator.global_step(), ", whose checkpoint is saved"));

@@ -2,11 +2,13 @@
 // evaluate_and_log_bleu in tensorflow/models official/transformer/transformer_main.py at d64bcfe3.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "official/transformer/model_params.h"
 #include "utils/compute/core/dtype.h"
@@ -35,8 +37,10 @@ class BleuEvaluation {
   // Translates with the present weights, on the first device. Returns the BLEU of the translation, 0 to 100, with and
   // without regard to case: bleu_cased and bleu_uncased, which the event file has as bleu/cased and bleu/uncased. The
   // first sentences become samples of the estimator's evaluation, with source, reference and translation. Cancelled
-  // after a signal to stop; else errors of Decoder and EventWriter.
-  absl::StatusOr<train::EvalResults> Evaluate(train::Estimator& estimator);
+  // after a signal to stop; else errors of Decoder and EventWriter. Where there are other workers, `before_batch` is
+  // called before each batch, as often on all of them, and its error returned.
+  absl::StatusOr<train::EvalResults> Evaluate(train::Estimator& estimator,
+                                              const std::function<absl::Status()>& before_batch);
 
  private:
   train::EvalSamples SamplesOf(const std::vector<std::string>& translations) const;

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "official/transformer/packing.h"
 #include "utils/compute/core/status.h"
-#include "utils/misc/stop_signals.h"
 
 namespace official::transformer {
 namespace {
@@ -138,10 +137,10 @@ absl::StatusOr<compute::Program*> Decoder::StepProgram(int64_t sentences, int64_
   return Compile(StepGraph(params_, dtype_, capacity_, sentences, rows), &program);
 }
 
-absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets) {
+absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets, const std::atomic<int>* stop) {
   const int64_t tokens = ids.num_elements();
   ASSIGN_OR_RETURN(compute::Program* const program, EncodeProgram(tokens, offsets.num_elements() - 1));
-  RETURN_IF_ERROR(program->Run({ids, offsets}, {.stop = &misc::StopSignalFlag()}));
+  RETURN_IF_ERROR(program->Run({ids, offsets}, {.stop = stop}));
   Graph graph;
   std::vector<Value> encoded;
   for (const KeysAndValues& layer : Encoded(graph)) encoded.insert(encoded.end(), {layer.keys, layer.values});
@@ -154,7 +153,8 @@ absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>> sentences) {
+absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>> sentences,
+                                           const std::atomic<int>* stop) {
   Decoded result;
   if (sentences.empty()) return result;
   const int64_t beam = params_.beam_size, n = static_cast<int64_t>(sentences.size());
@@ -165,7 +165,7 @@ absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>
   const int64_t max_length = static_cast<int64_t>(longest) + params_.extra_decode_length;
   RETURN_IF_ERROR(Reserve(
       {.tokens = source.ids.num_elements(), .rows = beam * PaddedSentences(n), .positions = RoundUp(max_length, 64)}));
-  RETURN_IF_ERROR(Encode(source.ids, source.offsets));
+  RETURN_IF_ERROR(Encode(source.ids, source.offsets, stop));
 
   std::vector<BeamSearch> searches(
       n, BeamSearch({.beam_size = beam, .alpha = params_.alpha, .max_decode_length = max_length}));
@@ -190,7 +190,7 @@ absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>
     RETURN_IF_ERROR(
         program->Run({Tensor({DType::kInt32, {padded_rows}}, ids.raw_data()), position, cache_rows.table(padded_rows),
                       query_offsets, source.offsets, FirstRows(log_probs, padded_rows)},
-                     {.stop = &misc::StopSignalFlag()}));
+                     {.stop = stop}));
     ASSIGN_OR_RETURN(const Tensor best, program->Fetch(0));
     RETURN_IF_ERROR(CheckNumbers(best, rows, dtype_));
     ASSIGN_OR_RETURN(const Tensor best_ids, program->Fetch(1));

@@ -20,6 +20,7 @@
 #include "utils/compute/program/arena.h"
 #include "utils/compute/program/program.h"
 #include "utils/compute/program/variable_store.h"
+#include "utils/misc/stop_signals.h"
 
 namespace official::transformer {
 
@@ -44,9 +45,10 @@ class Decoder {
 
   // Returns the best translation of each sentence, ids in [0, vocab_size) with EOS at the end. Translations are at most
   // extra_decode_length longer than the longest of the sentences. InvalidArgument for an id out of range;
-  // ResourceExhausted if there is not enough memory; Internal if the network's results are not finite; Cancelled after
-  // a signal to stop (misc::StopSignals).
-  absl::StatusOr<Decoded> Translate(absl::Span<const std::vector<int32_t>> sentences);
+  // ResourceExhausted if there is not enough memory; Internal if the network's results are not finite; Cancelled once
+  // *stop is not 0, where `stop` is not null: by default after a signal to stop (misc::StopSignals).
+  absl::StatusOr<Decoded> Translate(absl::Span<const std::vector<int32_t>> sentences,
+                                    const std::atomic<int>* stop = &misc::StopSignalFlag());
 
  private:
   using Programs = std::map<std::pair<int64_t, int64_t>, std::unique_ptr<compute::Program>>;
@@ -59,7 +61,7 @@ class Decoder {
   std::vector<KeysAndValues> Encoded(compute::Graph& graph) const;
   absl::StatusOr<compute::Program*> EncodeProgram(int64_t tokens, int64_t sentences);
   absl::StatusOr<compute::Program*> StepProgram(int64_t sentences, int64_t rows);
-  absl::Status Encode(const compute::Tensor& ids, const compute::Tensor& offsets);
+  absl::Status Encode(const compute::Tensor& ids, const compute::Tensor& offsets, const std::atomic<int>* stop);
   absl::StatusOr<compute::Program*> Compile(const DecoderGraph& built, std::unique_ptr<compute::Program>* program);
 
   const ModelParams params_;

@@ -297,7 +297,8 @@ absl::Status RunTransformer(const TransformerConfig& given, std::ostream& result
     if (!session->EvaluationIsDue()) continue;
     ASSIGN_OR_RETURN(train::EvalResults evaluation, session->Evaluate());
     if (bleu != nullptr) {
-      ASSIGN_OR_RETURN(const train::EvalResults scores, bleu->Evaluate(*estimator));
+      ASSIGN_OR_RETURN(const train::EvalResults scores,
+                       bleu->Evaluate(*estimator, [&] { return session->MeetRequests(); }));
       evaluation.insert(evaluation.end(), scores.begin(), scores.end());
       std::sort(evaluation.begin(), evaluation.end());
     }

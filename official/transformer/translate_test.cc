@@ -173,6 +173,22 @@ TEST_CASE("Translations may be 100 tokens longer than the text") {
   CHECK(words.size() <= 3 + 100);
 }
 
+TEST_CASE("Before each batch of a translation the caller says whether it goes on") {
+  Run run;
+  const OpenedTranslator opened = OpenTranslator(run.config()).value();
+  int asked = 0, last = 2;
+  const auto translate = [&] {
+    asked = 0;
+    return opened.translator->Translate({"a", "b", "", "c"}, /*batch_size=*/2, /*first_line=*/1, [&] {
+      return ++asked > last ? absl::AbortedError("enough") : absl::OkStatus();
+    });
+  };
+  CHECK(translate().ok());
+  CHECK(asked == 2);
+  last = 1;
+  CHECK(translate().status() == absl::AbortedError("enough"));
+}
+
 TEST_CASE("The lines of a file are those of upstream") {
   using Lines = std::vector<std::string>;
   CHECK(LinesToTranslate("").empty());

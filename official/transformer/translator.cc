@@ -53,7 +53,9 @@ absl::StatusOr<int64_t> Translator::CountTokens(absl::string_view line) const {
 }
 
 absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector<std::string>& lines, int batch_size,
-                                                               int64_t first_line) {
+                                                               int64_t first_line,
+                                                               const std::function<absl::Status()>& before_batch) {
+  const std::atomic<int>* const stop = before_batch ? nullptr : &misc::StopSignalFlag();
   std::vector<Source> sources;
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string name = absl::StrCat("line ", first_line + static_cast<int64_t>(i));
@@ -73,11 +75,12 @@ absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector
   std::vector<std::string> translations(lines.size());
   logs::TaskProgress progress({.title = "translating", .total = static_cast<int64_t>(sources.size()), .unit = "lines"});
   for (size_t begin = 0; begin < sources.size(); begin += batch_size) {
-    if (misc::StopSignalReceived() != 0) return absl::CancelledError("stopped while translating");
+    if (before_batch) RETURN_IF_ERROR(before_batch());
+    if (stop != nullptr && *stop != 0) return absl::CancelledError("stopped while translating");
     const size_t end = std::min(sources.size(), begin + batch_size);
     std::vector<std::vector<int32_t>> batch;
     for (size_t i = begin; i < end; ++i) batch.push_back(std::move(sources[i].ids));
-    const absl::StatusOr<Decoded> found = decoder_->Translate(batch);
+    const absl::StatusOr<Decoded> found = decoder_->Translate(batch, stop);
     if (absl::IsResourceExhausted(found.status())) {
       const auto longest = std::max_element(batch.begin(), batch.end(),
                                             [](const auto& a, const auto& b) { return a.size() < b.size(); });

@@ -2,11 +2,13 @@
 // d64bcfe3.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "official/transformer/decoder.h"
@@ -23,10 +25,12 @@ class Translator {
   // Returns the translation of each line, in one line. Blanks around a line are ignored; an empty line stays empty.
   // Lines of many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number, that of
   // the first being `first_line`, if one is not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to
-  // stop (misc::StopSignals); ResourceExhausted, naming the longest line of the batch, if there is not the memory; else
+  // stop (misc::StopSignals), unless there is `before_batch`, whose error ends the translation, and which is asked in
+  // place of signals; ResourceExhausted, naming the longest line of the batch, if there is not the memory; else
   // errors of Decoder.
   absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size,
-                                                     int64_t first_line = 1);
+                                                     int64_t first_line = 1,
+                                                     const std::function<absl::Status()>& before_batch = nullptr);
 
   // Returns the number of subtokens of a line, without EOS. DataLoss if it is not UTF-8 or the vocabulary cannot
   // express it. Several threads may call it at once, also during Translate.

@@ -384,6 +384,12 @@ absl::StatusOr<train::EvalResults> Session::Evaluate() {
   return results;
 }
 
+absl::Status Session::MeetRequests() {
+  const absl::Status met = estimator_->MeetRequests();
+  others_know_end_ = absl::IsCancelled(met);  // all of them stop, or one has failed
+  return met;
+}
+
 absl::Status Session::Report(const train::EvalResults& results, absl::string_view metric) {
   const flags::BaseConfig& base = config_.base;
   OFFICIAL_CHECK(options_.metrics.empty() || options_.metrics == NamesOf(results));

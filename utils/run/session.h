@@ -120,6 +120,8 @@ class Session {
   // False if the round had no training data left, so that there is nothing new to evaluate.
   bool EvaluationIsDue() const;
   absl::StatusOr<train::EvalResults> Evaluate();
+  // Estimator::MeetRequests, for what a program computes besides Evaluate. After Cancelled the run is to end.
+  absl::Status MeetRequests();
   // Returns the number, from 1, of the evaluation in the whole training.
   int64_t EvaluationNumber() const { return train::EvaluationNumber(schedule_, estimator_->state()); }
   // Prints and records the results of an evaluation, which is finished then, compares `metric` of them, the

@@ -102,6 +102,10 @@ class Estimator {
   absl::StatusOr<EvalResults> Evaluate(const InputFn& input_fn, std::optional<int64_t> max_steps,
                                        EvalLoss eval_loss = EvalLoss::kOverBatches);
 
+  // Does what any of the workers has been asked for, between two batches of something else that belongs to an
+  // evaluation. All workers call it at the same point. Cancelled if that is to stop, or another worker has failed.
+  absl::Status MeetRequests() { return train::MeetRequests(*model_); }
+
   // Adds samples of the evaluation at global_step() to the events in model_dir/eval, however many there are; nothing
   // where this process writes no evaluations. Errors of the file system.
   absl::Status AddEvalSamples(EvalSamples samples);

@@ -32,9 +32,7 @@ absl::Status Stopped(int64_t step) {
 absl::Status WaitForData(CheckpointedModel& model, data::BatchSource& source) {
   bool is_ready = false;
   do {
-    ASSIGN_OR_RETURN(const WorkerAgreement::Agreed agreed, model.agreement().Agree(/*save_is_due=*/false));
-    if (agreed.interruption == Interruption::kStop) return Stopped(model.state().global_step);
-    if (agreed.interruption == Interruption::kSave) model.LogSavedOnRequest();
+    RETURN_IF_ERROR(MeetRequests(model));
     // Several workers ask once a batch, so that all of them ask as often.
     do {
       RETURN_IF_ERROR(model.strategy().CheckWorkers());
@@ -249,6 +247,13 @@ absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const Input
   // Cancelled: all workers stop, or another one has failed.
   if (!results.ok() && !absl::IsCancelled(results.status())) model.strategy().Fail(results.status().message());
   return results;
+}
+
+absl::Status MeetRequests(CheckpointedModel& model) {
+  ASSIGN_OR_RETURN(const WorkerAgreement::Agreed agreed, model.agreement().Agree(/*save_is_due=*/false));
+  if (agreed.interruption == Interruption::kStop) return Stopped(model.state().global_step);
+  if (agreed.interruption == Interruption::kSave) model.LogSavedOnRequest();
+  return model.strategy().CheckWorkers();
 }
 
 absl::Status ExplainNonFinite(absl::string_view what, CheckpointedModel& model, ReplicatedProgram& program) {

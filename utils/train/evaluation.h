@@ -18,6 +18,10 @@ enum class EvalLoss { kOverBatches, kOverExamples };
 absl::StatusOr<EvalResults> EvaluationLoop(CheckpointedModel& model, const InputFn& input_fn,
                                            std::optional<int64_t> max_steps, EvalLoss eval_loss);
 
+// Does, between two batches of an evaluation, what any of the workers has been asked for. All workers call it at the
+// same point. Cancelled if that is to stop, or another worker has failed or is lost.
+absl::Status MeetRequests(CheckpointedModel& model);
+
 // Returns the error for a `what` ("the loss") that is not finite in the last run of a program, which changes no
 // variables but sums: sets these to 0 and computes it again to name the first tensor that is not.
 absl::Status ExplainNonFinite(absl::string_view what, CheckpointedModel& model, ReplicatedProgram& program);
