@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <new>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -29,6 +31,22 @@ constexpr compute::PackSizes kWorkerPacks = {.most_bytes = 4 << 20, .last_bytes 
 compute::PackSizes PacksByNumber(int num_packs) { return {.most_bytes = 1, .last_bytes = 1, .num_packs = num_packs}; }
 
 constexpr absl::string_view kHierarchicalCopy = "hierarchical_copy", kReductionToOneDevice = "reduction_to_one_device";
+
+// The orders in which the devices of a process add, by their names in all_reduce_alg.
+struct NamedSumOrder {
+  absl::string_view name;
+  SumOrder order;
+};
+constexpr NamedSumOrder kSumOrders[] = {{kHierarchicalCopy, SumOrder::kHierarchicalCopy},
+                                        {kReductionToOneDevice, SumOrder::kReductionToOneDevice}};
+
+// Returns the order of a name; nothing if there is none.
+std::optional<SumOrder> FindSumOrder(absl::string_view name) {
+  for (const NamedSumOrder& named : kSumOrders) {
+    if (named.name == name) return named.order;
+  }
+  return std::nullopt;
+}
 
 // Adds the time that it lives.
 class AddTime {
@@ -78,10 +96,14 @@ absl::Status CheckWorkerSums(const StrategyOptions& options, const compute::Devi
 absl::StatusOr<std::string> AlgorithmFor(const StrategyOptions& options, const compute::DeviceKind& kind) {
   const std::string own = kind.all_reduce ? kind.all_reduce->name : "";
   const std::string alg = options.all_reduce_alg.value_or(own.empty() ? std::string(kReductionToOneDevice) : own);
-  if (alg == kHierarchicalCopy || alg == kReductionToOneDevice || (alg == own && !own.empty())) return alg;
-  return absl::InvalidArgumentError(absl::StrCat("--all_reduce_alg=", alg, " is not for ", kind.name, " devices; use ",
-                                                 own, own.empty() ? "" : ", ", kHierarchicalCopy, " or ",
-                                                 kReductionToOneDevice));
+  if (FindSumOrder(alg) || (alg == own && !own.empty())) return alg;
+  std::string names = own;
+  for (const NamedSumOrder& named : kSumOrders) {
+    const bool is_last = &named + 1 == std::end(kSumOrders);
+    absl::StrAppend(&names, names.empty() ? "" : is_last ? " or " : ", ", named.name);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--all_reduce_alg=", alg, " is not for ", kind.name, " devices; use ", names));
 }
 
 // InvalidArgument if the options have cross_device_ops that cannot sum between such devices, or a number of packs that
@@ -147,7 +169,7 @@ absl::StatusOr<std::unique_ptr<compute::CommunicatorGroup>> MakeGroup(
     return kind.all_reduce->make_group(pointers, timeout, std::nullopt);
   }
   const int n = static_cast<int>(devices.size());
-  const SumOrder order = alg == kHierarchicalCopy ? SumOrder::kHierarchicalCopy : SumOrder::kReductionToOneDevice;
+  const SumOrder order = FindSumOrder(alg).value();
   if (kind.make_peer_streams == nullptr) {
     return std::make_unique<InProcessGroup>(n, MakeHostSummer(n, order), timeout);
   }

@@ -738,7 +738,8 @@ TEST_CASE("A kind of device brings its packs, and its own way to sum, which it u
   const absl::Status nccl =
       Strategy::Create({.device_kind = "own", .num_replicas = 2, .all_reduce_alg = "nccl"}).status();
   CHECK(absl::IsInvalidArgument(nccl));
-  CHECK_THAT(std::string(nccl.message()), Contains("is not for own devices; use by_hand, hierarchical_copy or"));
+  CHECK_THAT(std::string(nccl.message()),
+             Contains("is not for own devices; use by_hand, hierarchical_copy or reduction_to_one_device"));
 }
 
 TEST_CASE("Workers that cannot sum as they are told are refused") {
@@ -784,8 +785,9 @@ TEST_CASE("Bad choices") {
   CHECK(absl::IsInvalidArgument(Strategy::Create({.num_replicas = 2, .all_reduce_alg = "nccl"}).status()));
   const absl::Status ring = Strategy::Create({.num_replicas = 2, .all_reduce_alg = "ring"}).status();
   CHECK(absl::IsInvalidArgument(ring));
-  CHECK_THAT(std::string(ring.message()),
-             Contains("--all_reduce_alg=ring is not for cpu devices; use hierarchical_copy or"));
+  CHECK_THAT(
+      std::string(ring.message()),
+      Contains("--all_reduce_alg=ring is not for cpu devices; use hierarchical_copy or reduction_to_one_device"));
   CHECK(absl::IsNotFound(Strategy::Create({.device_kind = "abacus"}).status()));
   CHECK(Mirrored(2)->name() == "mirrored");
   CHECK(Mirrored(1)->name() == "one_device");
