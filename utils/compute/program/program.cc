@@ -117,8 +117,7 @@ Buffers RequestBuffers(const std::vector<Step>& steps, const std::vector<Value>&
 
 struct Program::Plan {
   Device* device = nullptr;
-  RewrittenGraph compiled;
-  PlannedLayouts layouts;
+  PlannedLayouts lowered;  // the graph that is run, and its layouts
   std::vector<Step> steps;
   std::vector<FeedSlot> feed_slots;
   std::unique_ptr<Arena> own_arena;
@@ -161,7 +160,7 @@ struct Program::Plan {
 
 // Gives inputs, variables and constants their addresses.
 absl::Status Program::Plan::PlaceFixed(VariableStore& variables) {
-  const std::vector<Value>& feeds = compiled.roots.feeds;
+  const std::vector<Value>& feeds = lowered.graph.roots.feeds;
   std::vector<int64_t> feed_bytes;
   for (const Value& feed : feeds) {
     feed_index[feed.node()] = static_cast<int>(feed_bytes.size());
@@ -171,7 +170,7 @@ absl::Status Program::Plan::PlaceFixed(VariableStore& variables) {
     ASSIGN_OR_RETURN(feed_buffers, device->MakeFeedBuffers(feed_bytes));
     for (size_t i = 0; i < feeds.size(); ++i) addresses[feeds[i]] = feed_buffers->data(static_cast<int>(i));
   }
-  for (const auto& node : compiled.graph->nodes()) {
+  for (const auto& node : lowered.graph.graph->nodes()) {
     if (node->Is(op::Variable)) {
       void* data = variables.data(node->name());
       if (data == nullptr) return absl::NotFoundError(absl::StrCat("variable ", node->name(), " was not created"));
@@ -225,7 +224,7 @@ absl::StatusOr<std::vector<void*>> Program::Plan::Allocate(const std::vector<Buf
 
 absl::Status Program::Plan::Place(VariableStore& variables) {
   RETURN_IF_ERROR(PlaceFixed(variables));
-  const Buffers buffers = RequestBuffers(steps, compiled.roots.fetches);
+  const Buffers buffers = RequestBuffers(steps, lowered.graph.roots.fetches);
   ASSIGN_OR_RETURN(const std::vector<void*> placed, Allocate(buffers.requests));
   for (const auto& [value, request] : buffers.of_output) addresses[value] = placed[request];
   for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
@@ -276,7 +275,7 @@ absl::Status Program::Plan::CheckNumerics(Value v, OpName op) {
 }
 
 absl::Status Program::Plan::CheckVariables() {
-  for (const auto& node : compiled.graph->nodes()) {
+  for (const auto& node : lowered.graph.graph->nodes()) {
     if (node->Is(op::Variable) || node->Is(op::Input)) RETURN_IF_ERROR(CheckNumerics(node->output(0), node->op().name));
   }
   return absl::OkStatus();
@@ -298,7 +297,7 @@ absl::Status Program::Plan::ForgetResults(const Step& step) {
 }
 
 std::string Program::Plan::TypeText(const Value& v) const {
-  return absl::StrCat(v.type().ToString(), layouts.LayoutOf(v) == Layout::kRowMajor ? "" : " blocked");
+  return absl::StrCat(v.type().ToString(), lowered.LayoutOf(v) == Layout::kRowMajor ? "" : " blocked");
 }
 
 absl::Status Program::Plan::RunSteps(const RunOptions& options) {
@@ -365,15 +364,14 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     plan->own_arena = std::make_unique<Arena>(device);
     plan->arena = plan->own_arena.get();
   }
-  ASSIGN_OR_RETURN(plan->layouts, Lower(graph, roots, device.kind(), options.fuse));
-  plan->compiled = std::move(plan->layouts.graph);
+  ASSIGN_OR_RETURN(plan->lowered, Lower(graph, roots, device.kind(), options.fuse));
 
-  for (const auto& node : plan->compiled.graph->nodes()) {
+  for (const auto& node : plan->lowered.graph.graph->nodes()) {
     if (!NeedsKernel(*node)) continue;
     ASSIGN_OR_RETURN(const KernelDef* const def, KernelFor(*node, device.kind()));
     std::vector<Layout> input_layouts, output_layouts;
-    for (const Value& v : node->inputs()) input_layouts.push_back(plan->layouts.LayoutOf(v));
-    for (int i = 0; i < node->num_outputs(); ++i) output_layouts.push_back(plan->layouts.LayoutOf(node->output(i)));
+    for (const Value& v : node->inputs()) input_layouts.push_back(plan->lowered.LayoutOf(v));
+    for (int i = 0; i < node->num_outputs(); ++i) output_layouts.push_back(plan->lowered.LayoutOf(node->output(i)));
     ASSIGN_OR_RETURN(Kernel kernel, def->make(KernelSpec{*node, device, input_layouts, output_layouts, options.choices,
                                                          variables.update_part()}));
     plan->steps.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
@@ -389,7 +387,7 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
 }
 
 absl::Status Program::Plan::Feed(absl::Span<const Tensor> feeds) {
-  const std::vector<Value>& expected = compiled.roots.feeds;
+  const std::vector<Value>& expected = lowered.graph.roots.feeds;
   OFFICIAL_CHECK(feeds.size() == expected.size()) << feeds.size() << " feeds, " << expected.size() << " expected";
   device->MakeCurrent();
   FollowArena();
@@ -455,7 +453,7 @@ absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& opti
 }
 
 absl::StatusOr<Tensor> Program::Fetch(int i) const {
-  const Value value = plan_->compiled.roots.fetches[i];
+  const Value value = plan_->lowered.graph.roots.fetches[i];
   void* const address = const_cast<void*>(plan_->AddressOf(value));
   if (plan_->device->uses_host_memory()) return Tensor(value.type(), address);
   Tensor copy(value.type());
@@ -464,7 +462,7 @@ absl::StatusOr<Tensor> Program::Fetch(int i) const {
 }
 
 absl::Status Program::StartFetch(int i, HostBuffer& buffer) const {
-  return buffer.StartCopy(plan_->AddressOf(plan_->compiled.roots.fetches[i]));
+  return buffer.StartCopy(plan_->AddressOf(plan_->lowered.graph.roots.fetches[i]));
 }
 
 int64_t Program::arena_bytes() const { return plan_->arena_bytes; }
