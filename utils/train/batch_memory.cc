@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/program/lowering.h"
 #include "utils/misc/size_text.h"
 #include "utils/train/largest_values.h"
 
@@ -67,16 +68,22 @@ class BatchMemory {
     const auto large = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
     const int64_t sizes[2] = {large / 2, large};
     compute::VariableStore scratch(strategy_.device(0));  // of both, since they have the same variables
-    double bytes[2] = {0, 0};
+    compute::PlannedLayouts lowered[2];
+    double bytes[2] = {0, 0}, growth = 0;
     for (int i = 0; i < 2 && uses_host_memory(); ++i) {
+      compute::Device& device = strategy_.device(0);
       ASSIGN_OR_RETURN(const BuiltModel built, Build(sizes[i]));
       RETURN_IF_ERROR(scratch.Create(*built.graph, 0));
-      ASSIGN_OR_RETURN(const auto program,
-                       compute::Program::Compile(*built.graph, built.roots, strategy_.device(0), scratch));
+      ASSIGN_OR_RETURN(const auto program, compute::Program::Compile(*built.graph, built.roots, device, scratch));
       bytes[i] = static_cast<double>(program->arena_bytes());
+      ASSIGN_OR_RETURN(lowered[i], compute::Lower(*built.graph, built.roots, device.kind()));
     }
-    const double slope = (bytes[1] - bytes[0]) / static_cast<double>(sizes[1] - sizes[0]);
-    SetLine(bytes[0] - static_cast<double>(sizes[0]) * slope, slope);
+    // In a small program a large value may take memory that gradients of variables need at another time.
+    if (uses_host_memory()) {
+      growth = static_cast<double>(GrowthOfLargestValue(*lowered[0].graph.graph, *lowered[1].graph.graph));
+    }
+    const double slope = std::max(bytes[1] - bytes[0], growth) / static_cast<double>(sizes[1] - sizes[0]);
+    SetLine(std::max(0.0, bytes[0] - static_cast<double>(sizes[0]) * slope), slope);
     return absl::OkStatus();
   }
 

@@ -102,9 +102,12 @@ TEST_CASE("The largest values are those of the graph of the whole batch") {
   CHECK(text(10) == "; its largest values are float32[100,1000] of table, 400.0 kB and float32[30,7] of Input, 0.8 kB");
   CHECK(text(1e6) ==
         "; its largest values are float32[3000000,7] of Input, 84.0 MB and uint8[1000000,5,2] of Input, 10.0 MB");
-  compute::Graph empty, other;
-  build(other, 2);
-  CHECK(LargestValuesText(empty, other, 2, 3, 10).empty());
+  compute::Graph empty, of_two, of_five;
+  build(of_two, 2);
+  build(of_five, 5);
+  CHECK(GrowthOfLargestValue(of_two, of_five) == 3 * 3 * 7 * 4);  // of the square
+  CHECK(GrowthOfLargestValue(empty, of_two) == 0);
+  CHECK(LargestValuesText(empty, of_two, 2, 3, 10).empty());
 }
 
 }  // namespace

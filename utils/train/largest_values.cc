@@ -33,17 +33,37 @@ struct LargeValue {
   std::string of;
 };
 
+// True if both graphs are of one network, for different numbers of examples.
+bool AreAlike(const compute::Graph& a, const compute::Graph& b) {
+  return std::equal(a.nodes().begin(), a.nodes().end(), b.nodes().begin(), b.nodes().end(),
+                    [](const auto& node, const auto& same) {
+                      return node->op().name == same->op().name && node->num_outputs() == same->num_outputs();
+                    });
+}
+
 }  // namespace
+
+int64_t GrowthOfLargestValue(const compute::Graph& small, const compute::Graph& larger) {
+  if (!AreAlike(small, larger)) return 0;
+  int64_t most = 0;
+  for (size_t n = 0; n < small.nodes().size(); ++n) {
+    const Node &node = *small.nodes()[n], &same = *larger.nodes()[n];
+    if (node.num_inputs() == 0 || node.op().is_view) continue;  // not computed
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      most = std::max(most, same.output(i).type().num_bytes() - node.output(i).type().num_bytes());
+    }
+  }
+  return most;
+}
 
 std::string LargestValuesText(const compute::Graph& small, const compute::Graph& larger, int64_t small_examples,
                               int64_t larger_examples, double examples) {
   const double factor =
       (examples - static_cast<double>(small_examples)) / static_cast<double>(larger_examples - small_examples);
-  if (small.nodes().size() != larger.nodes().size()) return "";
+  if (!AreAlike(small, larger)) return "";
   std::vector<LargeValue> values;
   for (size_t n = 0; n < small.nodes().size(); ++n) {
     const Node &node = *small.nodes()[n], &same = *larger.nodes()[n];
-    if (node.op().name != same.op().name || node.num_outputs() != same.num_outputs()) return "";
     for (int i = 0; i < node.num_outputs(); ++i) {
       const std::optional<TensorType> type = Extrapolated(node.output(i).type(), same.output(i).type(), factor);
       if (!type) return "";
