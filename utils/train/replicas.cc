@@ -97,26 +97,29 @@ absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, 
   return made;
 }
 
-absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(Mode mode, StepPart part, const data::ElementSpec& spec,
+absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(const Division& division, const data::ElementSpec& spec,
                                                               const PrepareFn& prepare) {
+  const Mode mode = division.mode;
+  const StepPart part = division.part;
+  const std::vector<BatchShare>& shares = division.local;
   // An entry for each replica; without a model where its program is there.
   std::vector<Key> keys;
-  std::vector<Compiled> missing(shares_.size());
+  std::vector<Compiled> missing(shares.size());
   bool compiles = false;
-  for (size_t r = 0; r < shares_.size(); ++r) {
+  for (size_t r = 0; r < shares.size(); ++r) {
     Key& key = keys.emplace_back(Key{static_cast<int64_t>(mode), static_cast<int64_t>(part)});
-    if (part != StepPart::kUpdate) AppendKey(shares_[r], key);
+    if (part != StepPart::kUpdate) AppendKey(shares[r], key);
     if (compiled_[r].count(key) > 0) continue;
-    ASSIGN_OR_RETURN(missing[r].model, BuiltFor(mode, part, spec, shares_[r], prepare));
+    ASSIGN_OR_RETURN(missing[r].model, BuiltFor(mode, part, spec, shares[r], prepare));
     compiles = true;
   }
   if (strategy_.has_other_workers() && choices_ != nullptr && mode != Mode::kPredict) {
-    RETURN_IF_ERROR(CompileAsChief(mode, part, spec, prepare, missing));
+    RETURN_IF_ERROR(CompileAsChief(division, spec, prepare, missing));
   } else if (compiles) {
     RETURN_IF_ERROR(Compile(mode, missing));
   }
   ReplicatedProgram program;
-  for (size_t r = 0; r < shares_.size(); ++r) {
+  for (size_t r = 0; r < shares.size(); ++r) {
     std::map<Key, Compiled>& compiled = compiled_[r];
     if (missing[r].model != nullptr) {
       if (compiled.size() >= kMaxPrograms) {
@@ -157,11 +160,11 @@ absl::Status Replicas::Compile(Mode mode, std::vector<Compiled>& programs) {
   return absl::OkStatus();
 }
 
-absl::Status Replicas::CompileAsChief(Mode mode, StepPart part, const data::ElementSpec& spec, const PrepareFn& prepare,
+absl::Status Replicas::CompileAsChief(const Division& division, const data::ElementSpec& spec, const PrepareFn& prepare,
                                       std::vector<Compiled>& programs) {
   if (strategy_.is_chief()) {
-    absl::Status status = Compile(mode, programs);
-    if (status.ok()) status = ChooseForOthers(mode, part, spec, prepare);
+    absl::Status status = Compile(division.mode, programs);
+    if (status.ok()) status = ChooseForOthers(division, spec, prepare);
     const auto choices = [&]() -> absl::StatusOr<std::string> {
       RETURN_IF_ERROR(status);
       return choices_->ToText();
@@ -170,19 +173,21 @@ absl::Status Replicas::CompileAsChief(Mode mode, StepPart part, const data::Elem
   }
   ASSIGN_OR_RETURN(const std::string choices, strategy_.FromChief(""));
   RETURN_IF_ERROR(choices_->Parse(choices));
-  return Compile(mode, programs);
+  return Compile(division.mode, programs);
 }
 
-absl::Status Replicas::ChooseForOthers(Mode mode, StepPart part, const data::ElementSpec& spec,
+absl::Status Replicas::ChooseForOthers(const Division& division, const data::ElementSpec& spec,
                                        const PrepareFn& prepare) {
+  const Mode mode = division.mode;
+  const StepPart part = division.part;
   if (part == StepPart::kUpdate) return absl::OkStatus();  // the same for all shares
   std::set<Key> known;
-  for (const auto* shares : {&shares_, &others_}) {
+  for (const auto* shares : {&division.local, &division.others}) {
     for (const BatchShare& share : *shares) {
       Key key = {static_cast<int64_t>(mode), static_cast<int64_t>(part)};
       AppendKey(share, key);
       const bool is_new = known.insert(key).second && compiled_[0].count(key) == 0;
-      if (shares == &shares_ || !is_new) continue;
+      if (shares == &division.local || !is_new) continue;
       // Compiling chooses; the program itself is of no use here.
       std::vector<Compiled> programs(1);
       ASSIGN_OR_RETURN(programs[0].model, BuiltFor(mode, part, spec, share, prepare));
@@ -196,15 +201,18 @@ absl::Status Replicas::Settle() {
   return settle_ == nullptr ? absl::OkStatus() : strategy_.RunAlone(0, [&] { return settle_->Run({}); });
 }
 
-int64_t Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch) {
+void Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch,
+                           Division& division) const {
   const bool predicts = mode == Mode::kPredict;  // with one replica alone, where it is asked
   const int num_replicas = predicts ? 1 : strategy_.num_replicas_in_sync();
   const compute::Share local = predicts ? compute::Share{0, 1} : strategy_.local_replicas();
   const int parts = part == StepPart::kMicroBatch ? micro_batches_ * num_replicas : num_replicas;
-  shares_.clear();
-  others_.clear();
-  key_.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
-  int64_t weight = 0;
+  division.mode = mode;
+  division.part = part;
+  division.local.clear();
+  division.others.clear();
+  division.key.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
+  division.weight = 0;
   for (int r = 0; r < num_replicas; ++r) {
     // An update has no examples, but is made like a program that has one; what it fetches is the same everywhere.
     const compute::Share examples = part == StepPart::kUpdate
@@ -212,12 +220,11 @@ int64_t Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch
                                         : compute::ShareOf(batch.num_examples, micro_batch * num_replicas + r, parts);
     BatchShare share = share_(mode, batch, examples);
     if (part == StepPart::kUpdate) share.weight = 1;
-    weight += share.weight;
+    division.weight += share.weight;
     // That of the shares of all: workers have the same keys, and ask for their programs at the same steps.
-    if (part != StepPart::kUpdate) AppendKey(share, key_);
-    (r >= local.begin && r < local.end ? shares_ : others_).push_back(std::move(share));
+    if (part != StepPart::kUpdate) AppendKey(share, division.key);
+    (r >= local.begin && r < local.end ? division.local : division.others).push_back(std::move(share));
   }
-  return weight;
 }
 
 absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::ElementSpec& spec,
@@ -225,26 +232,27 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
                                                         std::optional<int> micro_batch) {
   const bool is_whole = mode != Mode::kTrain || !updates_apart();
   const StepPart part = is_whole ? StepPart::kWhole : micro_batch ? StepPart::kMicroBatch : StepPart::kUpdate;
-  const int64_t weight = DivideBatch(mode, part, batch, micro_batch.value_or(0));
-  auto found = programs_.find(key_);
+  Division& division = division_;
+  DivideBatch(mode, part, batch, micro_batch.value_or(0), division);
+  auto found = programs_.find(division.key);
   if (found == programs_.end()) {
-    ASSIGN_OR_RETURN(ReplicatedProgram program, ProgramsForShares(mode, part, spec, prepare));
+    ASSIGN_OR_RETURN(ReplicatedProgram program, ProgramsForShares(division, spec, prepare));
     if (programs_.size() >= kMaxPrograms) {
       programs_.erase(std::min_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {
         return a.second.last_asked < b.second.last_asked;
       }));
       std::erase_if(models_, [](const auto& entry) { return entry.second.expired(); });
     }
-    found = programs_.emplace(key_, std::move(program)).first;
+    found = programs_.emplace(division.key, std::move(program)).first;
   }
   ReplicatedProgram& program = found->second;
   program.last_asked = ++asked_;
-  program.weight = weight;
+  program.weight = division.weight;
   if (part == StepPart::kMicroBatch) {
     const BatchShare whole = share_(mode, batch, {0, batch.num_examples});
-    program.micro_batch_weight = static_cast<float>(weight) / static_cast<float>(whole.weight);
+    program.micro_batch_weight = static_cast<float>(division.weight) / static_cast<float>(whole.weight);
   }
-  for (size_t r = 0; r < shares_.size(); ++r) program.replicas[r].share = std::move(shares_[r]);
+  for (size_t r = 0; r < division.local.size(); ++r) program.replicas[r].share = std::move(division.local[r]);
   return &program;
 }
 

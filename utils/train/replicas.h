@@ -127,13 +127,21 @@ class Replicas {
     std::shared_ptr<const BuiltModel> model;
     std::shared_ptr<compute::Program> program, row_ids;
   };
+  // A batch or a micro-batch, divided among all replicas.
+  struct Division {
+    Mode mode = Mode::kTrain;
+    StepPart part = StepPart::kWhole;
+    std::vector<BatchShare> local, others;  // the shares of the local replicas, and of those that other workers hold
+    Key key;                                // that of programs_
+    int64_t weight = 0;                     // the sum of the weights of all shares
+  };
 
   absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                              const BatchShare& share, const PrepareFn& prepare);
-  // Sets shares_ and key_, and returns the weight of the shares of all replicas.
-  int64_t DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch);
-  // Returns the programs for shares_. Compiles those that there are not yet.
-  absl::StatusOr<ReplicatedProgram> ProgramsForShares(Mode mode, StepPart part, const data::ElementSpec& spec,
+  // Sets `division` to that of a batch or, for such a part, of its micro-batch of that number.
+  void DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch, Division& division) const;
+  // Returns the programs for the local shares. Compiles those that there are not yet.
+  absl::StatusOr<ReplicatedProgram> ProgramsForShares(const Division& division, const data::ElementSpec& spec,
                                                       const PrepareFn& prepare);
   // Compiles, for each replica, the checksums of all variables that must be the same everywhere, unless they are there.
   absl::Status CompileChecksums();
@@ -144,10 +152,10 @@ class Replicas {
   absl::Status Compile(Mode mode, std::vector<Compiled>& programs);
   // The same with the chief's choices of algorithms, also for shares that it does not hold: all workers must choose the
   // same, and a run that goes on with others, too.
-  absl::Status CompileAsChief(Mode mode, StepPart part, const data::ElementSpec& spec, const PrepareFn& prepare,
+  absl::Status CompileAsChief(const Division& division, const data::ElementSpec& spec, const PrepareFn& prepare,
                               std::vector<Compiled>& programs);
   // Chooses algorithms for shares like those that other workers hold.
-  absl::Status ChooseForOthers(Mode mode, StepPart part, const data::ElementSpec& spec, const PrepareFn& prepare);
+  absl::Status ChooseForOthers(const Division& division, const data::ElementSpec& spec, const PrepareFn& prepare);
 
   const Model& model_;
   const ShareFn share_;
@@ -167,10 +175,7 @@ class Replicas {
   std::vector<compute::VariableSpec> checked_;
   std::unique_ptr<compute::Program> settle_;  // of one replica; several never defer updates
   int64_t asked_ = 0;                         // number of calls of ProgramFor
-  // The shares of the local replicas and of the others, and the key of the batch that ProgramFor is called for, kept so
-  // that a step allocates nothing.
-  std::vector<BatchShare> shares_, others_;
-  Key key_;
+  Division division_;                         // for ProgramFor, kept so that a step allocates nothing
 };
 
 }  // namespace official::train
