@@ -124,8 +124,8 @@ absl::StatusOr<ParameterServer::Programs> ParameterServer::Compile(const RowCoun
   }
   if (own.catch_up != nullptr) {
     std::vector<compute::Value> ids;
-    for (const compute::Value& feed : own.roots.feeds) {
-      if (feed.dtype() == DType::kInt32) ids.push_back(feed);
+    for (size_t i = 0; i < own.feed_roles.size(); ++i) {
+      if (own.feed_roles[i] == Feed::kRowIds) ids.push_back(own.roots.feeds[i]);
     }
     ASSIGN_OR_RETURN(made.catch_up, compile({.feeds = ids, .fetches = {}, .targets = {own.catch_up}}));
   }

@@ -124,7 +124,7 @@ void SumRows(TrainingStep& step) {
     }
     built.row_ids.fetches.push_back(reads.ids);
     const Value places = graph.Input(absl::StrCat("row_places/", g), reads.ids.type());
-    built.roots.feeds.push_back(places);
+    built.AddFeed(places, Feed::kRowPlaces);
     for (const Value& gradient : reads.gradients) {
       const Value rows = gradient.node()->input(compute::indexed_slices::kRows);
       built.roots.fetches.push_back(compute::IndexedSlices(places, rows, rows.shape()));
@@ -224,12 +224,12 @@ void FeedRows(TrainingStep& step) {
     const BuiltModel::RowGroup& group = built.placed.row_groups[g];
     const int64_t num_rows = step.options.server_update->rows.Of(g);
     const Value ids = graph.Input(absl::StrCat("row_ids/", g), {DType::kInt32, {num_rows}});
-    built.roots.feeds.push_back(ids);
+    built.AddFeed(ids, Feed::kRowIds);
     for (const compute::VariableSpec& table : group.tables) {
       TensorType type = table.type;
       type.shape.set_dim(0, num_rows);
       const Value rows = graph.Input(absl::StrCat("rows/", table.name), type);
-      built.roots.feeds.push_back(rows);
+      built.AddFeed(rows, Feed::kRowGradients);
       step.variables.push_back(graph.Variable(table));
       step.results.gradients.push_back(compute::IndexedSlices(ids, rows, table.type.shape));
     }

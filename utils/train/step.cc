@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/batch_parts.h"
@@ -104,7 +105,7 @@ void AccumulateMicroBatches(TrainingStep& step) {
   }
   if (step.built.part == StepPart::kMicroBatch) {
     const Value add = graph.Input("add", {DType::kBool, {}});
-    step.built.roots.feeds.push_back(add);
+    step.built.AddFeed(add, Feed::kAdd);
     step.built.roots.targets.push_back(compute::Accumulate(add, sums));
     SumRows(step);
     return;
@@ -281,7 +282,7 @@ absl::Status AddTraining(const std::vector<Value>& shown, TrainingStep& step) {
   Reduce(step);
   RETURN_IF_ERROR(step.graph().status());
   const Value learning_rate = step.graph().Input("learning_rate", {DType::kFloat32, {}});
-  built.roots.feeds.push_back(learning_rate);
+  built.AddFeed(learning_rate, Feed::kLearningRate);
   if (step.is_server()) {
     FeedRows(step);
   } else {
@@ -304,18 +305,21 @@ ModelInputs AddModelInputs(Mode mode, DType dtype, const data::ElementSpec& type
 
 // Sets the context of the graph. Returns its inputs for the weights of the replica and the micro-batch, without those
 // that are always 1.
-std::vector<Value> AddWeights(const Model& model, Mode mode, const BuildOptions& options, Graph& graph) {
+std::vector<std::pair<Value, Feed>> AddWeights(const Model& model, Mode mode, const BuildOptions& options,
+                                               Graph& graph) {
   const TensorType scalar{DType::kFloat32, {}};
-  std::vector<Value> weights;
+  std::vector<std::pair<Value, Feed>> weights;
   // Averages change with each step, so that no row's update can wait.
   compute::ReplicaContext context{.in_micro_batches = options.part != StepPart::kWhole || model.update.ema_decay};
   if (mode == Mode::kTrain && options.num_replicas > 1) {
     context.num_replicas = options.num_replicas;
     context.weight = graph.Input("replica_weight", scalar);
-    weights.push_back(context.weight);
+    weights.push_back({context.weight, Feed::kReplicaWeight});
   }
   graph.set_replica_context(context);
-  if (options.part != StepPart::kWhole) weights.push_back(graph.Input("micro_batch_weight", scalar));
+  if (options.part != StepPart::kWhole) {
+    weights.push_back({graph.Input("micro_batch_weight", scalar), Feed::kMicroBatchWeight});
+  }
   return weights;
 }
 
@@ -403,14 +407,14 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   Graph& graph = *built.graph;
   graph.set_batch_parts(compute::BatchPartsOfReplica(options.num_replicas));
   const ModelInputs inputs = AddModelInputs(mode, dtype, types, graph);
-  const std::vector<Value> weights = AddWeights(model, mode, options, graph);
+  const std::vector<std::pair<Value, Feed>> weights = AddWeights(model, mode, options, graph);
   std::vector<Value> examples = inputs.features;
   examples.insert(examples.end(), inputs.labels.begin(), inputs.labels.end());
   if (built.has_examples || built.stands_in) {
-    std::vector<Value>& feeds = built.roots.feeds;
-    feeds = examples;
-    if (mode == Mode::kTrain) feeds.push_back(inputs.random_state);
-    feeds.insert(feeds.end(), weights.begin(), weights.end());
+    for (const Value& feature : inputs.features) built.AddFeed(feature, Feed::kFeature);
+    for (const Value& label : inputs.labels) built.AddFeed(label, Feed::kLabel);
+    if (mode == Mode::kTrain) built.AddFeed(inputs.random_state, Feed::kRandomState);
+    for (const auto& [weight, role] : weights) built.AddFeed(weight, role);
   }
   ASSIGN_OR_RETURN(const ModelSpec spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
@@ -424,7 +428,7 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   std::vector<compute::Count> counts;
   if (mode == Mode::kTrain) {
     Value weight;
-    for (const Value& factor : weights) weight = weight ? compute::Mul(weight, factor) : factor;
+    for (const auto& [factor, role] : weights) weight = weight ? compute::Mul(weight, factor) : factor;
     TrainingStep step{model, spec, options, built, counts, examples, weight};
     RETURN_IF_ERROR(AddTraining(shown, step));
   }

@@ -60,14 +60,31 @@ struct ServerUpdate {
   std::optional<int> server;
 };
 
+// The role of an input of a built model: the value that it is fed. A prediction has features, an evaluation features
+// and then labels; the other roles are for training. Those up to kMicroBatchWeight need has_examples or stands_in.
+// Weights are in [0, 1].
+enum class Feed {
+  kFeature,           // the next feature of the share
+  kLabel,             // the next label of the share
+  kRandomState,       // int64 [3]: the seed, the global step before this one and the first example of the share
+  kReplicaWeight,     // float32 scalar: with several replicas, ReplicatedProgram::Weight; 0 if the model stands_in
+  kMicroBatchWeight,  // float32 scalar: ReplicatedProgram::micro_batch_weight
+  kAdd,               // bool scalar, for a micro-batch: true if it is not the first of the step
+  kRowPlaces,         // int32 [n], for a micro-batch: the places of the row numbers of the next of row_groups
+  kLearningRate,      // float32 scalar, not for a micro-batch
+  kRowIds,            // int32 [rows], for a server: the row numbers for the next of placed.row_groups
+  kRowGradients,      // float32 [rows, ...], for a server: the gradients for the next table of that group
+};
+
 // A mode of a model for the examples of one replica, built but not compiled.
 struct BuiltModel {
   std::unique_ptr<compute::Graph> graph;
-  // Feeds: if has_examples or stands_in the features, for training and evaluation the labels, for training the random
-  // state; then for training with several replicas the replica's weight, and for a micro-batch the weight of that.
-  // Last, for training, the learning rate or, for a micro-batch, a bool scalar: true if it is not the first of the
-  // step.
   compute::GraphRoots roots;
+  std::vector<Feed> feed_roles;  // of roots.feeds
+  void AddFeed(compute::Value input, Feed role) {
+    roots.feeds.push_back(input);
+    feed_roles.push_back(role);
+  }
   StepPart part = StepPart::kWhole;
   // The names of the fetches. Training: "loss" and the logged values (a micro-batch has none, and the update those of
   // the whole step); evaluation: "loss" and, with host metrics or samples, the predictions; prediction: the
@@ -100,8 +117,8 @@ struct BuiltModel {
     bool Has(int64_t id) const { return id >= first_row && id < first_row + num_rows(); }
   };
   // For a micro-batch: all groups, and what computes their row numbers, int32 [n] each, from features and labels. The
-  // last feeds are then, for each group, the place int32 [n] of each number in a list of different ones; and the
-  // fetches, for each table, float32 [n, ...], the sum of the gradients for each place of that list.
+  // feeds kRowPlaces are, for each group, the place of each number in a list of different ones; and the fetches, for
+  // each table, float32 [n, ...], the sum of the gradients for each place of that list.
   std::vector<RowGroup> row_groups;
   compute::GraphRoots row_ids;
   // The variables that are placed on a parameter server, for its update: those of the model, without `tables` also

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 
 namespace official::train {
@@ -22,33 +23,44 @@ StepRunner::StepRunner(CheckpointedModel& model)
 
 void StepRunner::SetFeeds(RunFeeds& run, size_t number, int r, float learning_rate) {
   const ReplicatedProgram::Replica& replica = run.program->replicas[r];
-  const bool is_micro_batch = replica.model->part == StepPart::kMicroBatch;
   ReplicaFeeds& feeds = run.replicas[r];
+  auto feature = replica.share.features.begin(), label = replica.share.labels.begin();
+  auto row_places = replica.row_places.begin();
+  const auto tensor_for = [&](Feed role) -> const Tensor& {
+    switch (role) {
+      case Feed::kFeature:
+        return *feature++;
+      case Feed::kLabel:
+        return *label++;
+      case Feed::kRandomState: {
+        int64_t* const random = feeds.random_state.data<int64_t>();
+        random[0] = static_cast<int64_t>(model_.state().seed);
+        random[1] = model_.state().global_step;
+        random[2] = replica.share.examples.begin + examples_before_;
+        return feeds.random_state;
+      }
+      case Feed::kReplicaWeight:
+        *feeds.weight.data<float>() = replica.model->has_examples ? run.program->Weight(replica) : 0;
+        return feeds.weight;
+      case Feed::kMicroBatchWeight:
+        *feeds.micro_batch_weight.data<float>() = run.program->micro_batch_weight;
+        return feeds.micro_batch_weight;
+      case Feed::kAdd:
+        *feeds.add.data<bool>() = number > 0;
+        return feeds.add;
+      case Feed::kRowPlaces:
+        return *row_places++;
+      case Feed::kLearningRate:
+        *feeds.learning_rate.data<float>() = learning_rate;
+        return feeds.learning_rate;
+      case Feed::kRowIds:
+      case Feed::kRowGradients:
+        break;
+    }
+    OFFICIAL_CHECK(false) << "only a parameter server is fed rows";
+  };
   feeds.tensors.clear();
-  if (replica.model->has_examples || replica.model->stands_in) {
-    AppendTensors(replica.share, feeds.tensors);
-    int64_t* const random = feeds.random_state.data<int64_t>();
-    random[0] = static_cast<int64_t>(model_.state().seed);
-    random[1] = model_.state().global_step;
-    random[2] = replica.share.examples.begin + examples_before_;
-    feeds.tensors.push_back(feeds.random_state);
-    if (model_.strategy().num_replicas_in_sync() > 1) {
-      *feeds.weight.data<float>() = replica.model->has_examples ? run.program->Weight(replica) : 0;
-      feeds.tensors.push_back(feeds.weight);
-    }
-    if (is_micro_batch) {
-      *feeds.micro_batch_weight.data<float>() = run.program->micro_batch_weight;
-      feeds.tensors.push_back(feeds.micro_batch_weight);
-    }
-  }
-  if (is_micro_batch) {
-    *feeds.add.data<bool>() = number > 0;
-    feeds.tensors.push_back(feeds.add);
-    feeds.tensors.insert(feeds.tensors.end(), replica.row_places.begin(), replica.row_places.end());
-    return;
-  }
-  *feeds.learning_rate.data<float>() = learning_rate;
-  feeds.tensors.push_back(feeds.learning_rate);
+  for (const Feed role : replica.model->feed_roles) feeds.tensors.push_back(tensor_for(role));
 }
 
 absl::Status StepRunner::Run(const data::ElementSpec& spec, const data::Batch& batch, ReplicatedProgram& program,

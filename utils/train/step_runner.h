@@ -45,7 +45,7 @@ class StepRunner {
   };
 
   StepFeeds& FeedsOf(int64_t step) { return recent_[step % static_cast<int64_t>(recent_.size())]; }
-  // Sets what replica `r` feeds to run `number` of a step: see BuiltModel::roots.
+  // Sets what replica `r` feeds to run `number` of a step.
   void SetFeeds(RunFeeds& run, size_t number, int r, float learning_rate);
   // Computes a step again on the replicas whose variables count `good_steps`; OutOfRange names the first tensor.
   absl::Status RunAgain(const StepFeeds& step, const std::vector<int64_t>& good_steps);
