@@ -309,6 +309,15 @@ struct FilterGradientPart {
 };
 
 // `order` is that of the filters, if another part has chosen it.
+// The order in which oneDNN computes the gradient of filters: any, but where oneDNN 2.6.3 would take jit_1x1:avx2 and
+// that writes behind its scratch memory, for windows of one pixel with strides and fewer channels than a vector has.
+memory::format_tag OrderOfGradient(const Problem& p) {
+  const Shape& filters = p.geometry.filters.shape;
+  const bool skips = *std::max_element(p.strides.begin(), p.strides.end()) > 1;
+  const bool is_pixel = filters.dim(0) == 1 && filters.dim(1) == 1;
+  return is_pixel && skips && filters.dim(2) < 8 ? memory::format_tag::hwio : memory::format_tag::any;
+}
+
 FilterGradientPart MakeFilterGradientPart(const KernelSpec& spec, const Share& images, const memory::desc* order,
                                           ScratchPlan& scratch) {
   const Layout image_layout = spec.input_layouts[backprop_filter::kImages];
@@ -317,7 +326,7 @@ FilterGradientPart MakeFilterGradientPart(const KernelSpec& spec, const Share& i
   const bool has_bias = spec.node.num_outputs() > backprop_filter::kBiasGradient;
   const memory::desc bias = has_bias ? p.bias : memory::desc();
   const memory::desc d_filters =
-      order != nullptr ? *order : FilterDesc({DType::kFloat32, p.geometry.filters.shape}, memory::format_tag::any);
+      order != nullptr ? *order : FilterDesc({DType::kFloat32, p.geometry.filters.shape}, OrderOfGradient(p));
   const memory::desc d_bias =
       has_bias ? memory::desc(bias.dims(), memory::data_type::f32, memory::format_tag::x) : memory::desc();
   const dnnl::convolution_backward_weights::primitive_desc pd(

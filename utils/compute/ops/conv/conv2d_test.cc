@@ -193,7 +193,8 @@ TEST_CASE("Strides: SAME pads asymmetrically, explicit padding as given") {
   // 8 rows, stride 2, window 3: one row of padding, after the image.
   for (const int64_t channels : {3, 8, 12, 16}) CheckAll({1, 8, 8, channels, 3, 3, 16, {.stride = {2, 2}}});
   CheckAll({2, 7, 6, 16, 3, 3, 16, {.stride = {2, 1}}});
-  CheckAll({1, 9, 9, 16, 1, 1, 32, {.stride = {2, 2}}});
+  for (const int64_t channels : {1, 3, 7, 16}) CheckAll({1, 9, 9, channels, 1, 1, 32, {.stride = {2, 2}}});
+  for (const int64_t channels : {1, 3, 5}) CheckAll({2, 8, 8, channels, 1, 1, 16, {.stride = {1, 2}}});
   CheckAll({1, 9, 10, 3, 7, 7, 16, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {3, 3, 3, 3}}});
   CheckAll({1, 8, 8, 16, 3, 3, 17, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {1, 1, 1, 1}}});
   CheckAll({1, 8, 9, 4, 2, 2, 3, {.stride = {3, 3}, .padding = kValid}});  // pixels that no window reads
