@@ -1,16 +1,14 @@
-#include <cmath>
-
 #include "utils/compute/graph/node_cost.h"
+#include "utils/compute/ops/matmul/geometry.h"
 #include "utils/compute/ops/matmul/matmul.h"
 
 namespace official::compute {
 namespace {
 
-// The matrices have m * k, k * n and m * n elements.
 double Flops(const Node& node) {
-  const auto elements = [](const Value& v) { return static_cast<double>(v.shape().num_elements()); };
-  return 2 * std::sqrt(elements(node.input(matmul::kA)) * elements(node.input(matmul::kB)) *
-                       elements(node.output(matmul::kY)));
+  const MatMulGeometry g = MatMulGeometryOf(node);
+  return 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) * static_cast<double>(g.n) *
+         static_cast<double>(g.k);
 }
 
 const bool registered[] = {
