@@ -79,9 +79,12 @@ std::optional<std::vector<T>> Numbers(const std::vector<std::string>& items, Par
   return numbers;
 }
 
+constexpr int64_t kMaxLayer = 1 << 20;
+
 std::optional<std::vector<int64_t>> LayersFromFlag() {
-  return Numbers<int64_t>(absl::GetFlag(FLAGS_layers),
-                          [](const std::string& item, int64_t* n) { return absl::SimpleAtoi(item, n) && *n >= 1; });
+  return Numbers<int64_t>(absl::GetFlag(FLAGS_layers), [](const std::string& item, int64_t* n) {
+    return absl::SimpleAtoi(item, n) && *n >= 1 && *n <= kMaxLayer;
+  });
 }
 
 std::optional<std::vector<double>> RegularizationFromFlag() {
@@ -96,7 +99,9 @@ bool IsRegularized(const std::vector<double>& factors) {
 
 absl::Status CheckLayers(const flags::CommandLine&) {
   const auto layers = LayersFromFlag();
-  if (!layers || layers->empty()) return flags::FlagError("layers", "needs a comma-separated list of sizes");
+  if (!layers || layers->empty()) {
+    return flags::FlagError("layers", absl::StrCat("needs a comma-separated list of sizes from 1 to ", kMaxLayer));
+  }
   if ((*layers)[0] % 2 != 0) {
     return flags::FlagError("layers",
                             "needs an even first size: it is divided between the embeddings of user and item");
