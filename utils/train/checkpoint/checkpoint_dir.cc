@@ -115,11 +115,18 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
   RETURN_IF_ERROR(CheckModelDir(model_dir));
   std::vector<std::string> problems;
   std::set<std::string> tried;  // canonical prefixes
+  // A copied state file may name the original's directory, in which this user may not even look.
+  const std::string own_directory = files::DirectoryOf(CanonicalPrefix(files::JoinPath(model_dir, kPrefix)));
+  const auto is_elsewhere = [&](const std::string& prefix) {
+    return files::DirectoryOf(CanonicalPrefix(prefix)) != own_directory;
+  };
   const auto try_prefix = [&](const std::string& prefix) -> absl::StatusOr<LatestCheckpoint> {
     if (!tried.insert(CanonicalPrefix(prefix)).second) return LatestCheckpoint();
     absl::StatusOr<std::unique_ptr<BundleReader>> reader = OpenVerified(prefix);
     if (!reader.ok()) {
-      if (!IsDamage(reader.status())) return reader.status();
+      if (!IsDamage(reader.status()) && !(absl::IsPermissionDenied(reader.status()) && is_elsewhere(prefix))) {
+        return reader.status();
+      }
       problems.emplace_back(reader.status().message());
       return LatestCheckpoint();
     }

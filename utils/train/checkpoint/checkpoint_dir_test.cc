@@ -1,6 +1,8 @@
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -155,6 +157,20 @@ TEST_CASE("State files of TensorFlow are understood") {
   dir.Write("checkpoint", absl::StrCat("model_checkpoint_path: \"", dir.path, "/model.ckpt-1\""));
   CHECK(dir.LatestStep() == 1);
   CHECK(dir.Note().empty());
+}
+
+TEST_CASE("A state file that names a directory of another user's is of a copy") {
+  if (geteuid() == 0) return;  // nothing is forbidden to root
+  const ModelDir dir, closed;
+  dir.Save({"1"});
+  closed.Save({"1"});
+  dir.Write("checkpoint", absl::StrCat("model_checkpoint_path: \"", closed.path, "/model.ckpt-1\""));
+  REQUIRE(chmod(closed.path.c_str(), 0) == 0);
+  const int step = dir.LatestStep();
+  const std::string note = dir.Note();
+  REQUIRE(chmod(closed.path.c_str(), 0700) == 0);
+  CHECK(step == 1);
+  CHECK_THAT(note, Contains(absl::StrCat("using ", dir.path, "/model.ckpt-1")) && Contains("Permission denied"));
 }
 
 TEST_CASE("A latest checkpoint that the state file has among the others counts as the last, once") {
