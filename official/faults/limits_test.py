@@ -14,14 +14,14 @@ EMULATOR = shutil.which("qemu-x86_64")  # tools/test installs it
 class LimitsTest(harness.FaultTest):
     @of_every_program
     def test_little_memory(self) -> None:
-        # From so little that the libraries cannot be loaded, to enough.
+        # From so little that the libraries cannot be loaded, to enough for two threads.
         whole, codes = self.folder / "whole", []
         self.train(whole)
         for megabytes in (20, *range(60, 100, 4), *range(100, 200, 35), *range(200, 1400, 200)):
             with self.subTest(f"{megabytes} MB"):
                 model_dir = self.folder / f"{megabytes} MB"
                 limited = ["prlimit", f"--as={megabytes << 20}", "--core=0"]
-                outcome = self.execute([*limited, *self.command(model_dir, f"--max_train_steps={STEPS}")])
+                outcome = self.execute([*limited, *self.command(model_dir, f"--max_train_steps={STEPS}", "--intra_op_parallelism_threads=2")])
                 codes.append(outcome.code)
                 # 127: the loader has no room for the libraries.
                 self.assertIn(outcome.code, (0, 1, 127), outcome.told)

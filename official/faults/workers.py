@@ -2,13 +2,13 @@
 
 import json
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from official.faults import harness
+from official.workers import launchers
 
 REPLICAS = 4
 AS_MANY_REPLICAS = f"--num_replicas={REPLICAS}"  # where the workers hold different numbers of them
@@ -17,14 +17,8 @@ BATCH = {"mnist": ("--batch_size=8",), "resnet": ("--batch_size=8",)}
 
 
 def free_addresses(count: int) -> list[str]:
-    """Addresses of this machine that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
-    for s in sockets:
-        s.close()
-    return addresses
+    """Addresses of this machine that nobody listens on, see launchers.free_ports."""
+    return [f"127.0.0.1:{port}" for port in launchers.free_ports(count)]
 
 
 def tf_configs(count: int, with_chief: bool = False) -> list[str]:

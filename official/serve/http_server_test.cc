@@ -73,7 +73,7 @@ TEST_CASE("Run tells how many requests have begun and are not answered") {
 TEST_CASE("a request that the handler answers too late gets 504, and the next one of the connection its own answer") {
   HttpServer::Done late;
   HttpOptions options;
-  options.timeout = std::chrono::milliseconds(200);
+  options.timeout = std::chrono::milliseconds(2000);
   const auto server = HttpServer::Listen(options, [&](const HttpRequest&, const HttpServer::Done& done) {
     if (late == nullptr) {
       late = done;

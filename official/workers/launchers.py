@@ -114,9 +114,20 @@ def start_each(command: list[str], variables: list[dict[str, str]], **options) -
         return list(pool.map(lambda env: execute(command, env=env, **options), variables))
 
 
+def _can_listen(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def torchrun(command: list[str], workers: int, **options) -> list[Ended]:
     """What torchrun --no-python --standalone of PyTorch 2.15 does: it listens at the port that it tells its processes."""
-    with socket.create_server(("127.0.0.1", 0)) as agent:
+    with contextlib.ExitStack() as stack:
+        agent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        while not _can_listen(agent.getsockname()[1] + 1):  # where the workers meet
+            agent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         job = {
             "MASTER_ADDR": "localhost",
             "MASTER_PORT": str(agent.getsockname()[1]),
@@ -141,11 +152,20 @@ def tf_config(command: list[str], addresses: list[str], **options) -> list[Ended
     return start_each(command, [{"TF_CONFIG": json.dumps(task)} for task in tasks], **options)
 
 
+_kept: list[socket.socket] = []  # of free_ports
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 at which nothing listens."""
-    with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [server.getsockname()[1] for server in servers]
+    """Ports of 127.0.0.1 at which nothing listens.
+
+    They stay bound for as long as this process lives, so that nobody else is given them. A program that sets
+    SO_REUSEADDR, as all servers do that may start again, can listen there.
+    """
+    for _ in range(count):
+        _kept.append(socket.socket())
+        _kept[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _kept[-1].bind(("127.0.0.1", 0))
+    return [kept.getsockname()[1] for kept in _kept[len(_kept) - count :]]
 
 
 class Slurm(contextlib.AbstractContextManager):

@@ -24,12 +24,12 @@ TEST_CASE("The program starts before its constructors, and time goes on") {
 }
 
 // Run by the test below.
-TEST_CASE("Less than a second since the start", "[.started]") { CHECK(SecondsSinceProgramStart() < 1); }
+TEST_CASE("Less than five seconds since the start", "[.started]") { CHECK(SecondsSinceProgramStart() < 5); }
 
 TEST_CASE("What the process did before it became this program does not count") {
   const pid_t child = fork();
   if (child == 0) {
-    usleep(1'200'000);
+    sleep(6);
     execl("/proc/self/exe", "program_start_test", "[.started]", nullptr);
     _exit(127);
   }
