@@ -256,7 +256,7 @@ TEST_CASE("Bad values name the flag, the value and what would be right") {
       {{"--clean", "--resume=must"}, {"--resume=must: cannot be combined with --clean"}},
       {{"--data_dir="}, {"flag --data_dir is required: Directory"}},
       {{"--data_dir=a\nb"}, {"--data_dir=a\\nb", "control characters"}},
-      {{"--data_dir=a b "}, {"--data_dir=a b : a blank at the end is not allowed"}},
+      {{"--data_dir=a b "}, {"--data_dir=a b : ends in a blank, which a flag file cannot hold"}},
   };
   for (const Case& c : cases) {
     const std::string error = Error(c.words);

@@ -63,9 +63,6 @@ absl::StatusOr<std::string> ConfigDump(const Program& program, const CommandLine
     absl::StrAppend(&text, "\n# ---- ", group.name, " ----\n");
     for (const CommandLine::Flag& flag : group.flags) {
       const std::string value = ValueText(flag);
-      if (absl::EndsWith(value, " ")) {
-        return FlagError(flag.spec.name, "ends in a blank, which a flag file cannot hold; leave the blank out");
-      }
       absl::StrAppend(&text, "# ", misc::Printable(OriginOf(flag, value)), "\n--", flag.spec.name, "=", value, "\n");
     }
   }

@@ -130,8 +130,9 @@ absl::Status SetValue(CommandLine::Flag& flag, absl::string_view value) {
   // Values end up in messages, logs and flag files, one per line.
   if (std::any_of(value.begin(), value.end(), absl::ascii_iscntrl)) return refuse("control characters are not allowed");
   const Kind kind = KindOf(*flag.flag);
-  // A flag file's line would lose it: there it is a slip that nobody sees.
-  if (kind == Kind::kString && absl::EndsWith(value, " ")) return refuse("a blank at the end is not allowed");
+  if (kind == Kind::kString && absl::EndsWith(value, " ")) {
+    return refuse("ends in a blank, which a flag file cannot hold; leave the blank out");
+  }
   std::vector<std::string> items =
       kind == Kind::kList ? ListItems(value) : std::vector<std::string>{std::string(value)};
   for (std::string& item : items) item = ProgramSpelling(flag.spec, item);
