@@ -24,7 +24,7 @@ FLAGS = (
 FEW_STEPS = 60
 SHORT = (f"--max_train_steps={FEW_STEPS}", "--save_checkpoints_steps=10")
 ELASTIC = ("--on_peer_loss=restart", "--peer_timeout_secs=2", "--start_timeout_secs=60")
-SECONDS_TO_NEXT_STEP = 10
+SECONDS_TO_NEXT_STEP = 3
 
 
 class ElasticTest(workers.WorkersCase):
