@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "utils/compute/cpu/onednn.h"
+#include "utils/compute/cpu/simd.h"
 #include "utils/logs/events.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
@@ -40,6 +42,19 @@ void LogCostsOfSums(const distribute::Strategy& strategy) {
                   {"waited_ms_per_step", waited}});
 }
 
+// Why a CPU computes the products of a training in `dtype` in float32; empty if it does not.
+std::string WhyInFloat32(compute::DType dtype) {
+  if (dtype == compute::DType::kFloat32 || compute::OnednnComputesIn(dtype)) return "";
+  if (dtype != compute::DType::kBFloat16) return "CPUs have no products of float16 here";
+  if (compute::HasSlowPairs()) {
+    return "this processor multiplies bfloat16 fast only with AMX, which it does not show (a virtual machine may hide "
+           "it)";
+  }
+  const std::string limit = compute::IsaLimit(compute::MaxIsa());
+  return limit.empty() ? "this processor has no instructions that multiply bfloat16"
+                       : absl::StrCat(limit, " leaves no instructions that multiply bfloat16");
+}
+
 }  // namespace
 
 void LogStart(const Config& config, const Devices& devices, const std::string& model, const std::string& dataset,
@@ -62,6 +77,11 @@ void LogStart(const Config& config, const Devices& devices, const std::string& m
        {"batch_size", config.base.batch_size},
        {"seed", static_cast<int64_t>(estimator.state().seed)},
        {"global_step", estimator.global_step()}});
+  const std::string why = devices.kind == "cpu" ? WhyInFloat32(config.train.dtype) : "";
+  if (!why.empty()) {
+    LOG(INFO) << "--dtype=" << precision << " is no faster than fp32 here, and saves memory only: " << why
+              << ", so products are computed in float32";
+  }
 }
 
 bool HasPassedStopThreshold(const Config& config, const train::RunState& state) {

@@ -310,7 +310,7 @@ std::vector<std::pair<Value, Feed>> AddWeights(const Model& model, Mode mode, co
   const TensorType scalar{DType::kFloat32, {}};
   std::vector<std::pair<Value, Feed>> weights;
   // Averages change with each step, so that no row's update can wait.
-  compute::ReplicaContext context{.in_micro_batches = options.part != StepPart::kWhole || model.update.ema_decay};
+  compute::ReplicaContext context{.needs_whole_updates = options.part != StepPart::kWhole || model.update.ema_decay};
   if (mode == Mode::kTrain && options.num_replicas > 1) {
     context.num_replicas = options.num_replicas;
     context.weight = graph.Input("replica_weight", scalar);

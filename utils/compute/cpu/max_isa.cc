@@ -39,6 +39,10 @@ std::string IsaLimit(Isa isa) {
 
 Isa MaxIsa() { return Parse(Limit()).value_or(Isa::kAmx); }
 
+Isa IsaThatPays(Isa newest, bool slow_pairs) {
+  return newest == Isa::kAvx512Bf16 && slow_pairs && MaxIsa() != Isa::kAvx512Bf16 ? Isa::kAvx512 : newest;
+}
+
 absl::Status CheckMaxIsa() {
   if (Parse(Limit())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("environment variable ", kVariable, "=", absl::CHexEscape(Limit()),

@@ -23,6 +23,10 @@ std::string IsaLimit(Isa isa);
 // kAmx without the variable.
 Isa MaxIsa();
 
+// The newest set that pays on a processor that has `newest` and may use it. With `slow_pairs`, products of pairs of
+// bfloat16 do not, unless OFFICIAL_MAX_ISA=avx512_bf16 asks for them: AVX-512 it is then.
+Isa IsaThatPays(Isa newest, bool slow_pairs);
+
 // Returns InvalidArgument if the variable has any other value. Unset or empty it limits nothing.
 absl::Status CheckMaxIsa();
 

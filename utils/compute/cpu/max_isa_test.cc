@@ -28,6 +28,15 @@ TEST_CASE("A set of instructions has a name, and says how to be the newest one t
   CHECK(IsaLimit(Isa::kAmx).empty());
 }
 
+TEST_CASE("Slow pairs of bfloat16 are multiplied only if OFFICIAL_MAX_ISA asks for them") {
+  unsetenv("OFFICIAL_MAX_ISA");
+  CHECK(IsaThatPays(Isa::kAvx512Bf16, /*slow_pairs=*/true) == Isa::kAvx512);
+  CHECK(IsaThatPays(Isa::kAvx512Bf16, /*slow_pairs=*/false) == Isa::kAvx512Bf16);
+  CHECK(IsaThatPays(Isa::kAmx, /*slow_pairs=*/true) == Isa::kAmx);
+  setenv("OFFICIAL_MAX_ISA", "avx512_bf16", 1);
+  CHECK(IsaThatPays(Isa::kAvx512Bf16, /*slow_pairs=*/true) == Isa::kAvx512Bf16);
+}
+
 TEST_CASE("Any other OFFICIAL_MAX_ISA is refused with its value and those that there are") {
   for (const char* value : {"AVX2", "avx", "sse4", "avx512f", " avx2", "amx", "1"}) {
     setenv("OFFICIAL_MAX_ISA", value, 1);

@@ -58,14 +58,15 @@ const dnnl::engine& OnednnEngine() {
 Isa CpuIsa() {
   static const Isa isa = [] {
     OnednnEngine();
-    if (HasAvx512Bf16() && dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx) return Isa::kAmx;
-    return HasAvx512Bf16() ? Isa::kAvx512Bf16 : HasAvx512() ? Isa::kAvx512 : Isa::kAvx2;
+    if (!HasAvx512Bf16()) return HasAvx512() ? Isa::kAvx512 : Isa::kAvx2;
+    const bool has_amx = dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+    return IsaThatPays(has_amx ? Isa::kAmx : Isa::kAvx512Bf16, HasSlowPairs());
   }();
   return isa;
 }
 
 bool OnednnComputesIn(DType dtype) {
-  if (dtype == DType::kBFloat16) return HasAvx512Bf16();
+  if (dtype == DType::kBFloat16) return CpuIsa() >= Isa::kAvx512Bf16;
   return dtype == DType::kFloat32;
 }
 

@@ -22,17 +22,17 @@ namespace official::compute {
 // The engine of the CPU. The first call limits oneDNN to the instructions that OFFICIAL_MAX_ISA allows (max_isa.h).
 const dnnl::engine& OnednnEngine();
 
-// The newest instructions that kernels use on this machine: oneDNN's, and those of ours that multiply tiles of AMX
-// (amx_tiles.h), unless ONEDNN_MAX_CPU_ISA forbids it.
+// The newest instructions with which kernels multiply on this machine: oneDNN's, and those of ours that multiply tiles
+// of AMX (amx_tiles.h), unless ONEDNN_MAX_CPU_ISA forbids it. It is kAvx512 where pairs of bfloat16 are slow
+// (HasSlowPairs) and there are no tiles, or may be none.
 Isa CpuIsa();
 
-// True if oneDNN multiplies bfloat16 with tiles, many times faster than vectors do. A processor that has them
-// multiplies pairs of bfloat16 (Isa::kAvx512Bf16) no faster than floats.
+// True if oneDNN multiplies bfloat16 with tiles, many times faster than vectors do.
 inline bool OnednnHasAmx() { return CpuIsa() == Isa::kAmx; }
 
 // True if oneDNN multiplies matrices of this type fast on this machine: float32 everywhere, bfloat16 where there are
-// instructions for it; elsewhere it refuses bfloat16 or emulates it, several times slower than float32. oneDNN 2.6 has
-// no float16 on CPUs. Use ComputeInFloat for types that it does not compute in.
+// instructions for it that pay; elsewhere it is slower, refuses bfloat16 or emulates it, several times slower.
+// oneDNN 2.6 has no float16 on CPUs. Use ComputeInFloat for types that it does not compute in.
 bool OnednnComputesIn(DType dtype);
 
 dnnl::memory::data_type OnednnType(DType dtype);

@@ -19,4 +19,9 @@ bool HasAvx512Bf16() {
   return result;
 }
 
+bool HasSlowPairs() {
+  // Intel's processors with AVX-512 FP16 are those with AMX.
+  return HasAvx512Bf16() && __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512fp16");
+}
+
 }  // namespace official::compute

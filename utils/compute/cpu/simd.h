@@ -12,6 +12,11 @@ namespace official::compute {
 bool HasAvx512();
 bool HasAvx512Bf16();
 
+// True if vectors multiply pairs of bfloat16 more slowly than floats, since the processor is made to multiply them with
+// AMX, which a virtual machine may hide: Intel's since Sapphire Rapids. There a training takes 1.0 to 1.6 times as long
+// with pairs (docs/performance.md).
+bool HasSlowPairs();
+
 // `flatten` inlines the whole loop into the function that has the instruction set, so the compiler vectorizes it there.
 template <typename F>
 __attribute__((target(OFFICIAL_AVX512), flatten, noinline)) void RunAvx512(F&& f) {

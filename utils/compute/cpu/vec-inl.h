@@ -58,6 +58,11 @@ OFFICIAL_VEC_INLINE void StoreBytes(uint8_t* p, IntVec v) {
 OFFICIAL_VEC_INLINE IntVec LoadBytes(const uint8_t* p) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
+// Loads kLanes bfloat16.
+OFFICIAL_VEC_INLINE Vec LoadBFloat16(const uint16_t* p) {
+  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
 // Rounds to the nearest bfloat16; NaN stays NaN.
 OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
   const IntVec bits = _mm512_castps_si512(v);
@@ -168,6 +173,10 @@ OFFICIAL_VEC_INLINE void StoreBytes(uint8_t* p, IntVec v) {
 }
 OFFICIAL_VEC_INLINE IntVec LoadBytes(const uint8_t* p) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+OFFICIAL_VEC_INLINE Vec LoadBFloat16(const uint16_t* p) {
+  const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
 }
 OFFICIAL_VEC_INLINE Vec RoundToBFloat16(Vec v) {
   const IntVec bits = _mm256_castps_si256(v);

@@ -100,8 +100,10 @@ struct VariableSpec {
 // The part of a training step that a graph computes, as in tf.distribute.ReplicaContext.
 struct ReplicaContext {
   int num_replicas = 1;
-  Value weight = {};              // float32 scalar, this replica's share of the examples; invalid with one replica
-  bool in_micro_batches = false;  // true if gradients are summed over several micro-batches before an update
+  Value weight = {};  // float32 scalar, this replica's share of the examples; invalid with one replica
+  // True if each update must change all rows of a table at once, since other programs read or change the variables
+  // before the next one: between micro-batches, or for averages of the variables.
+  bool needs_whole_updates = false;
 };
 
 class Graph {

@@ -317,7 +317,7 @@ absl::StatusOr<compute::GraphRoots> BuildReplica(const ReplicaFn& fn, absl::Span
   compute::Graph& graph = context.graph();
   graph.set_batch_parts(compute::BatchPartsOfReplica(context.num_replicas_in_sync()));
   // No update may be deferred, since variables can be read after any run.
-  graph.set_replica_context({.num_replicas = context.num_replicas_in_sync(), .in_micro_batches = true});
+  graph.set_replica_context({.num_replicas = context.num_replicas_in_sync(), .needs_whole_updates = true});
   compute::GraphRoots roots;
   for (const TensorType& input : inputs) {
     roots.feeds.push_back(graph.Input(absl::StrCat("input_", roots.feeds.size()), input));

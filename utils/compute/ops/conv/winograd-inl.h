@@ -11,10 +11,7 @@
 #include "utils/compute/cpu/tile_multiply-inl.h"
 
 OFFICIAL_VEC_INLINE Vec LoadAs(const float* p) { return Load(p); }
-OFFICIAL_VEC_INLINE Vec LoadAs(const BFloat16* p) {
-  const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
-}
+OFFICIAL_VEC_INLINE Vec LoadAs(const BFloat16* p) { return LoadBFloat16(&p->bits); }
 // Loads zeros where the mask is 0, without touching the memory there.
 OFFICIAL_VEC_INLINE Vec LoadAs(Mask mask, const float* p) { return _mm512_maskz_loadu_ps(mask, p); }
 OFFICIAL_VEC_INLINE Vec LoadAs(Mask mask, const BFloat16* p) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "utils/compute/core/batch_parts.h"
+#include "utils/compute/cpu/onednn.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -73,14 +74,53 @@ TEST_CASE("Products with large weights are what loops compute") {
 TEST_CASE("Other products are left to oneDNN") {
   const DType f = DType::kFloat32;
   CHECK(IsTaken({f, {100, 3136}}, {f, {3136, 1024}}));
-  CHECK_FALSE(IsTaken({f, {100, 1024}}, {f, {1024, 1024}}));                                // small weights
-  CHECK_FALSE(IsTaken({f, {1024, 3136}}, {f, {3136, 1024}}));                               // a large batch
-  CHECK_FALSE(IsTaken({f, {100, 3137}}, {f, {3137, 1024}}));                                // sizes that do not divide
-  CHECK_FALSE(IsTaken({f, {100, 3136}}, {f, {3136, 1000}}));                                //
-  CHECK_FALSE(IsTaken({f, {100, 1024}}, {f, {3136, 1024}}, {.transpose_b = true}));         // gradients
-  CHECK_FALSE(IsTaken({f, {3136, 100}}, {f, {3136, 1024}}, {.transpose_a = true}));         //
-  CHECK_FALSE(IsTaken({f, {2, 100, 2048}}, {f, {2, 2048, 1024}}));                          // several matrices
-  CHECK_FALSE(IsTaken({DType::kBFloat16, {100, 3136}}, {DType::kBFloat16, {3136, 1024}}));  // another type
+  CHECK_FALSE(IsTaken({f, {100, 1024}}, {f, {1024, 1024}}));                         // small weights
+  CHECK_FALSE(IsTaken({f, {1024, 3136}}, {f, {3136, 1024}}));                        // a large batch
+  CHECK_FALSE(IsTaken({f, {100, 3137}}, {f, {3137, 1024}}));                         // sizes that do not divide
+  CHECK_FALSE(IsTaken({f, {100, 3136}}, {f, {3136, 1000}}));                         //
+  CHECK_FALSE(IsTaken({f, {100, 1024}}, {f, {3136, 1024}}, {.transpose_b = true}));  // gradients
+  CHECK_FALSE(IsTaken({f, {3136, 100}}, {f, {3136, 1024}}, {.transpose_a = true}));  //
+  CHECK_FALSE(IsTaken({f, {2, 100, 2048}}, {f, {2, 2048, 1024}}));                   // several matrices
+  // bfloat16, where oneDNN multiplies it.
+  const DType b = DType::kBFloat16;
+  CHECK(IsTaken({b, {100, 3136}}, {b, {3136, 1024}}) == !OnednnComputesIn(b));
+  CHECK_FALSE(IsTaken({b, {100, 3136}}, {b, {3136, 1000}}));
+}
+
+// The products of sums in float of bfloat16, rounded once.
+TEST_CASE("Products of bfloat16 with weights of any size are what loops compute") {
+  const bool transposed = GENERATE(false, true);
+  // With transposed weights columns that do not fill a panel, too.
+  const Layer s = transposed ? GENERATE(Layer{1, 128, 512}, Layer{14, 272, 1037}, Layer{37, 528, 777})
+                             : GENERATE(Layer{1, 128, 512}, Layer{14, 272, 1056}, Layer{37, 3136, 544});
+  CAPTURE(transposed, s.batch, s.in, s.out);
+  const Tensor x = Small({s.batch, s.in}, 1).CastTo(DType::kBFloat16),
+               bias = Small({s.out}, 3).CastTo(DType::kBFloat16);
+  const Tensor weights = Small(transposed ? Shape({s.out, s.in}) : Shape({s.in, s.out}), 2).CastTo(DType::kBFloat16);
+  const MatMulParams params = {.transpose_b = transposed};
+  REQUIRE(IsTaken(x.type(), weights.type(), params) == !OnednnComputesIn(DType::kBFloat16));
+  const std::vector<Tensor> got = testing::RunOnCpu({x, weights, bias}, [&](absl::Span<const Value> in) {
+    const auto fused = [&](const char* activation) {
+      return Apply(op::FusedMatMul, in,
+                   Attrs{{"transpose_a", false}, {"transpose_b", transposed}, {"activation", std::string(activation)}});
+    };
+    return std::vector<Value>{MatMul(in[0], in[1], params), fused(""), fused("Relu")};
+  });
+  const Doubles xs = testing::ToDoubles(x), ws = testing::ToDoubles(weights), biases = testing::ToDoubles(bias);
+  for (int k = 0; k < 3; ++k) {
+    CAPTURE(k);
+    const Doubles y = testing::ToDoubles(got[k]);
+    double largest = 0;
+    for (int64_t n = 0; n < s.batch; ++n) {
+      for (int64_t j = 0; j < s.out; ++j) {
+        double sum = k > 0 ? biases[j] : 0;
+        for (int64_t i = 0; i < s.in; ++i) sum += xs[n * s.in + i] * ws[transposed ? j * s.in + i : i * s.out + j];
+        if (k == 2) sum = std::max(sum, 0.0);
+        largest = std::max(largest, std::abs(y[n * s.out + j] - sum) - std::abs(sum) / 256);
+      }
+    }
+    CHECK(largest < 4e-6);
+  }
 }
 
 // x^T * dy of rows [begin, end) of the batch, with its sum in so many parts.
@@ -128,6 +168,29 @@ TEST_CASE("Gradients of weights are what loops compute, and sums of those of the
     }
     CAPTURE(replicas);
     CHECK(equal);
+  }
+}
+
+TEST_CASE("Gradients of weights in bfloat16 are sums in float, rounded once") {
+  const Layer s = GENERATE(Layer{2, 5, 32}, Layer{100, 29, 96}, Layer{1020, 14, 1056});
+  const int parts = GENERATE(1, 2, 4);
+  CAPTURE(s.batch, s.in, s.out, parts);
+  const Tensor x = Small({s.batch, s.in}, 1).CastTo(DType::kBFloat16);
+  const Tensor dy = Small({s.batch, s.out}, 2).CastTo(DType::kBFloat16);
+  const auto gradient = [&](const Tensor& a, const Tensor& b) {
+    return testing::RunOnCpu({a, b}, [&](absl::Span<const Value> in) {
+      in[0].graph()->set_batch_parts(parts);
+      return std::vector<Value>{MatMul(in[0], in[1], {.transpose_a = true})};
+    })[0];
+  };
+  const Doubles got = testing::ToDoubles(gradient(x, dy));
+  // In float the same kernel adds in the same order.
+  const Tensor sums = gradient(x.CastTo(DType::kFloat32), dy.CastTo(DType::kFloat32));
+  if (OnednnComputesIn(DType::kBFloat16)) {
+    const Doubles wanted = testing::ToDoubles(sums);
+    for (size_t i = 0; i < got.size(); ++i) REQUIRE(std::abs(got[i] - wanted[i]) < std::abs(wanted[i]) / 128 + 4e-6);
+  } else {
+    CHECK(got == testing::ToDoubles(sums.CastTo(DType::kBFloat16)));
   }
 }
 

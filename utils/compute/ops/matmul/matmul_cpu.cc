@@ -227,7 +227,11 @@ bool RegisterMatMul(OpName op) {
       .device_kind = "cpu",
       .dtypes = StorageTypes(),
       .make = [factory](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-        return OnednnComputesIn(spec.input(matmul::kA).dtype) ? factory(spec) : ComputeInFloat(spec, factory);
+        if (OnednnComputesIn(spec.input(matmul::kA).dtype)) return factory(spec);
+        const MatMulGeometry g = MatMulGeometryOf(spec.node);
+        if (std::optional<Kernel> dense = MakeDenseForward(spec, g)) return *std::move(dense);
+        if (std::optional<Kernel> dense = MakeDenseWeightGradient(spec, g)) return *std::move(dense);
+        return ComputeInFloat(spec, factory);
       },
   });
 }

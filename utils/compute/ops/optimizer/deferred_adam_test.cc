@@ -187,7 +187,7 @@ TEST_CASE("Deferred Adam clips the sums of the gradients of rows, as dense Adam 
 
 TEST_CASE("Steps of several replicas or micro-batches are not deferred") {
   Graph graph;
-  graph.set_replica_context(GENERATE(ReplicaContext{.num_replicas = 2}, ReplicaContext{.in_micro_batches = true}));
+  graph.set_replica_context(GENERATE(ReplicaContext{.num_replicas = 2}, ReplicaContext{.needs_whole_updates = true}));
   const Value table = graph.Variable({"table", {DType::kFloat32, {50, 21}}, Initializer::Normal(1)});
   const Value ids = graph.Input("ids", {DType::kInt32, {kFewIds}});
   CHECK(CatchUpRows({{table, ids}}, {}) == std::vector<Value>{ids});
