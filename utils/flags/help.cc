@@ -37,7 +37,9 @@ constexpr char kEnvironment[] = R"(
 environment:
   OFFICIAL_MAX_ISA=avx2, avx512 or avx512_bf16
       Use no newer vector instructions, even if the processor has them: with
-      avx512_bf16 no AMX, for example. The last bits of results depend on it.
+      avx512 nothing for bfloat16, for example. Intel's processors that are made
+      for AMX are slow with avx512_bf16, and use it only if it is asked for. The
+      last bits of results depend on it.
       (default: no limit)
 )";
 

@@ -42,19 +42,6 @@ void LogCostsOfSums(const distribute::Strategy& strategy) {
                   {"waited_ms_per_step", waited}});
 }
 
-// Why a CPU computes the products of a training in `dtype` in float32; empty if it does not.
-std::string WhyInFloat32(compute::DType dtype) {
-  if (dtype == compute::DType::kFloat32 || compute::OnednnComputesIn(dtype)) return "";
-  if (dtype != compute::DType::kBFloat16) return "CPUs have no products of float16 here";
-  if (compute::HasSlowPairs()) {
-    return "this processor multiplies bfloat16 fast only with AMX, which it does not show (a virtual machine may hide "
-           "it)";
-  }
-  const std::string limit = compute::IsaLimit(compute::MaxIsa());
-  return limit.empty() ? "this processor has no instructions that multiply bfloat16"
-                       : absl::StrCat(limit, " leaves no instructions that multiply bfloat16");
-}
-
 }  // namespace
 
 void LogStart(const Config& config, const Devices& devices, const std::string& model, const std::string& dataset,
@@ -77,10 +64,12 @@ void LogStart(const Config& config, const Devices& devices, const std::string& m
        {"batch_size", config.base.batch_size},
        {"seed", static_cast<int64_t>(estimator.state().seed)},
        {"global_step", estimator.global_step()}});
-  const std::string why = devices.kind == "cpu" ? WhyInFloat32(config.train.dtype) : "";
-  if (!why.empty()) {
-    LOG(INFO) << "--dtype=" << precision << " is no faster than fp32 here, and saves memory only: " << why
-              << ", so products are computed in float32";
+  if (devices.kind == "cpu" && !compute::OnednnComputesIn(config.train.dtype)) {
+    const std::string why = config.train.dtype == compute::DType::kBFloat16
+                                ? compute::WhyBFloat16InFloat32(compute::HasSlowPairs())
+                                : "CPUs have no others";
+    LOG(INFO) << "--dtype=" << precision << ": products are computed in float32, since " << why
+              << "; it saves memory, and little or no time";
   }
 }
 

@@ -2,7 +2,8 @@
 // for the x86-64-v3 that the whole program is compiled for. It is meant for kernels that keep their sums in registers
 // by hand (vec-inl.h); a simple loop is better given to WithSimd (simd.h). HasAvx512() says which of the two may run.
 //
-// If OFFICIAL_ISA_WITH_BF16 is defined, there is a third, in namespace avx512bf16, for AVX-512 BF16 (HasAvx512Bf16).
+// If OFFICIAL_ISA_WITH_BF16 is defined, there is a third, in namespace avx512bf16, for AVX-512 BF16
+// (CpuIsa() >= Isa::kAvx512Bf16).
 //
 // Include it inside the unnamed namespace of the one source file that uses the kernels. It has no include guard, so
 // that a program may have several such files. OFFICIAL_ISA_FILE must not be the first to include a header with inline

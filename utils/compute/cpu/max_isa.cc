@@ -43,6 +43,13 @@ Isa IsaThatPays(Isa newest, bool slow_pairs) {
   return newest == Isa::kAvx512Bf16 && slow_pairs && MaxIsa() != Isa::kAvx512Bf16 ? Isa::kAvx512 : newest;
 }
 
+std::string WhyBFloat16InFloat32(bool slow_pairs) {
+  if (MaxIsa() < Isa::kAvx512Bf16) return absl::StrCat(IsaLimit(MaxIsa()), " allows no others");
+  return slow_pairs ? "this processor multiplies bfloat16 fast only with AMX, which may not be used here (a virtual "
+                      "machine can hide it, ONEDNN_MAX_CPU_ISA forbid it)"
+                    : "this processor has no others";
+}
+
 absl::Status CheckMaxIsa() {
   if (Parse(Limit())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("environment variable ", kVariable, "=", absl::CHexEscape(Limit()),

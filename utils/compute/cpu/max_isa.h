@@ -1,4 +1,5 @@
-// The environment variable OFFICIAL_MAX_ISA: a limit on the instruction set that kernels choose at run time.
+// The environment variable OFFICIAL_MAX_ISA: a limit on the instruction set that kernels choose at run time, which is
+// the newest one that pays.
 #pragma once
 
 #include <string>
@@ -26,6 +27,9 @@ Isa MaxIsa();
 // The newest set that pays on a processor that has `newest` and may use it. With `slow_pairs`, products of pairs of
 // bfloat16 do not, unless OFFICIAL_MAX_ISA=avx512_bf16 asks for them: AVX-512 it is then.
 Isa IsaThatPays(Isa newest, bool slow_pairs);
+
+// Why products of bfloat16 are computed in float32, where they are: "this processor has no others".
+std::string WhyBFloat16InFloat32(bool slow_pairs);
 
 // Returns InvalidArgument if the variable has any other value. Unset or empty it limits nothing.
 absl::Status CheckMaxIsa();

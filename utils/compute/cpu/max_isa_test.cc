@@ -32,9 +32,19 @@ TEST_CASE("Slow pairs of bfloat16 are multiplied only if OFFICIAL_MAX_ISA asks f
   unsetenv("OFFICIAL_MAX_ISA");
   CHECK(IsaThatPays(Isa::kAvx512Bf16, /*slow_pairs=*/true) == Isa::kAvx512);
   CHECK(IsaThatPays(Isa::kAvx512Bf16, /*slow_pairs=*/false) == Isa::kAvx512Bf16);
-  CHECK(IsaThatPays(Isa::kAmx, /*slow_pairs=*/true) == Isa::kAmx);
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kAmx}) CHECK(IsaThatPays(isa, /*slow_pairs=*/true) == isa);
   setenv("OFFICIAL_MAX_ISA", "avx512_bf16", 1);
   CHECK(IsaThatPays(Isa::kAvx512Bf16, /*slow_pairs=*/true) == Isa::kAvx512Bf16);
+}
+
+TEST_CASE("Why products of bfloat16 are computed in float32") {
+  unsetenv("OFFICIAL_MAX_ISA");
+  CHECK(WhyBFloat16InFloat32(/*slow_pairs=*/false) == "this processor has no others");
+  CHECK_THAT(WhyBFloat16InFloat32(/*slow_pairs=*/true), Contains("fast only with AMX"));
+  setenv("OFFICIAL_MAX_ISA", "avx512_bf16", 1);
+  CHECK(WhyBFloat16InFloat32(/*slow_pairs=*/false) == "this processor has no others");
+  setenv("OFFICIAL_MAX_ISA", "avx512", 1);
+  CHECK(WhyBFloat16InFloat32(/*slow_pairs=*/false) == "OFFICIAL_MAX_ISA=avx512 allows no others");
 }
 
 TEST_CASE("Any other OFFICIAL_MAX_ISA is refused with its value and those that there are") {

@@ -1,5 +1,7 @@
 #include "utils/compute/cpu/simd.h"
 
+#include <cpuid.h>
+
 #include "utils/compute/cpu/max_isa.h"
 
 namespace official::compute {
@@ -20,8 +22,13 @@ bool HasAvx512Bf16() {
 }
 
 bool HasSlowPairs() {
-  // Intel's processors with AVX-512 FP16 are those with AMX.
-  return HasAvx512Bf16() && __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512fp16");
+  // Intel's processors with AVX-512 BF16 and FP16 are those with AMX. FP16 is no name that all compilers know.
+  static const bool result = [] {
+    unsigned a, b, c, d;
+    constexpr unsigned kFp16 = 1u << 23;
+    return HasAvx512Bf16() && __builtin_cpu_is("intel") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & kFp16) != 0;
+  }();
+  return result;
 }
 
 }  // namespace official::compute

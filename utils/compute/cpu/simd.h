@@ -8,13 +8,14 @@ namespace official::compute {
 
 #define OFFICIAL_AVX512 "avx512f,avx512vl,avx512bw,avx512dq,avx512cd,prefer-vector-width=512"
 
-// True if the machine has Isa::kAvx512 or kAvx512Bf16, and OFFICIAL_MAX_ISA does not forbid it (max_isa.h).
+// True if the machine has Isa::kAvx512 or kAvx512Bf16, and OFFICIAL_MAX_ISA does not forbid it (max_isa.h). Whether the
+// latter pays CpuIsa() says (onednn.h).
 bool HasAvx512();
 bool HasAvx512Bf16();
 
-// True if vectors multiply pairs of bfloat16 more slowly than floats, since the processor is made to multiply them with
-// AMX, which a virtual machine may hide: Intel's since Sapphire Rapids. There a training takes 1.0 to 1.6 times as long
-// with pairs (docs/performance.md).
+// True if the processor is made to multiply bfloat16 with AMX, which a virtual machine may hide: Intel's since Sapphire
+// Rapids. Trainings with vectors' products of pairs are slower there than in float32 (docs/performance.md). A virtual
+// machine that shows an older processor with AVX-512 BF16 is not found out.
 bool HasSlowPairs();
 
 // `flatten` inlines the whole loop into the function that has the instruction set, so the compiler vectorizes it there.

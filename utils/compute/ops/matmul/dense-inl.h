@@ -97,7 +97,8 @@ void Multiply(const float* packed_x, int64_t batch, int64_t depth, const Columns
   }
 }
 
-// Writes `sums` of Multiply to rows of `output` `stride` apart, with a bias (null: none) and ReLU.
+// Writes `sums` of Multiply to rows of `output` `stride` apart, with a bias (null: none) and ReLU. With the columns of
+// one panel, and their number as stride, the output may be `sums`.
 void StoreSums(const float* sums, int64_t batch, int64_t columns, const float* bias, bool relu, float* output,
                int64_t stride) {
   for (int64_t column = 0; column < columns; column += kColumns) {

@@ -74,13 +74,13 @@ struct DenseKernels {
 
 const DenseKernels& Kernels() { return HasAvx512() ? avx512::kDenseKernels : avx2::kDenseKernels; }
 
-constexpr int64_t kLeastWeights = int64_t{3} << 19;  // 6 MB
-constexpr int64_t kLeastBFloat16Weights = int64_t{1} << 16;
+constexpr int64_t kLeastWeights = int64_t{3} << 19;          // 6 MB
+constexpr int64_t kLeastBFloat16Weights = int64_t{1} << 16;  // 128 kB
 // Of a weight gradient: what a core keeps near itself of dy.
 constexpr int64_t kBlockFloats = int64_t{1} << 19;
 
-// Counted over all replicas, so that 2 and 4 of them use the kernel that one device uses. A graph that says nothing of
-// parts counts as one of 4.
+// Counted over all replicas, so that 2 and 4 of them use the kernel that one device uses, unless the limit lies between
+// their uneven shares of the batch. A graph that says nothing of parts counts as one of 4.
 bool IsBatchOfAtMost(int64_t most, const KernelSpec& spec, int64_t batch) {
   return batch * BatchPartsOfReplica(1) / spec.node.graph().batch_parts() <= most;
 }
@@ -96,7 +96,7 @@ bool IsDenseForward(const KernelSpec& spec, const MatMulGeometry& g) {
          g.k * g.n >= kLeastBFloat16Weights;
 }
 
-// from + i as floats, 0 <= i < 16
+// Copies 16 numbers, as floats.
 void Copy16(const float* from, float* to) { std::memcpy(to, from, 16 * sizeof(float)); }
 void Copy16(const BFloat16* from, float* to) { ToFloats(from, to, 16); }
 
@@ -115,8 +115,6 @@ Kernel MakeDenseForwardOf(const KernelSpec& spec, const MatMulGeometry& g) {
   const int64_t packed_at = scratch.Add(batch * depth * sizeof(float));
   const int64_t sums_at = scratch.Add(batch * width * sizeof(float));
   const int64_t panels_at = scratch.Add(MostThreads() * panel_bytes);
-  // What is rounded to T.
-  const int64_t y_at = scratch.Add(kIsFloat ? 0 : batch * width * sizeof(float));
   const int64_t bias_at = scratch.Add(kIsFloat || !has_bias ? 0 : width * sizeof(float));
 
   const auto run = [=](const KernelArgs& args) {
@@ -146,20 +144,23 @@ Kernel MakeDenseForwardOf(const KernelSpec& spec, const MatMulGeometry& g) {
           } else {
             Kernels().multiply_bfloat16(packed, batch, depth, {weights, columns, begin, end}, panel, sums);
           }
-          const int64_t count = std::min(end, columns) - begin;
           float* const float_bias = static_cast<float*>(ScratchAt(args, bias_at)) + begin;
-          if (has_bias) ToFloats(bias, float_bias, count);
-          float* const float_y = static_cast<float*>(ScratchAt(args, y_at)) + begin * batch;
-          Kernels().store(sums, batch, end - begin, has_bias ? float_bias : nullptr, relu, float_y, end - begin);
-          for (int64_t n = 0; n < batch; ++n) FromFloats(float_y + n * (end - begin), y + n * columns, count);
+          if (has_bias) ToFloats(bias, float_bias, std::min(end, columns) - begin);
+          for (int64_t column = begin; column < end; column += Kernels().columns) {
+            float* const panel_sums = sums + (column - begin) * batch;
+            Kernels().store(panel_sums, batch, Kernels().columns, has_bias ? float_bias + column - begin : nullptr,
+                            relu, panel_sums, Kernels().columns);
+            const int64_t count = std::min(Kernels().columns, columns - column);
+            for (int64_t n = 0; n < batch; ++n) {
+              FromFloats(panel_sums + n * Kernels().columns, y + n * columns + column - begin, count);
+            }
+          }
         }
       }
     });
     return absl::OkStatus();
   };
-  return Kernel{.run = run,
-                .scratch_bytes = scratch.bytes(),
-                .algorithm = kIsFloat ? "" : "own, weights widened as they are read"};
+  return Kernel{.run = run, .scratch_bytes = scratch.bytes()};
 }
 
 // Where this is faster than oneDNN's products of the parts of the batch and their sum: on one core of a Zen 5 1.5 times
@@ -167,8 +168,9 @@ Kernel MakeDenseForwardOf(const KernelSpec& spec, const MatMulGeometry& g) {
 bool IsDenseWeightGradient(const KernelSpec& spec, const MatMulGeometry& g) {
   const DType dtype = spec.input(matmul::kA).dtype;
   const bool in_float = dtype == DType::kFloat32 || (dtype == DType::kBFloat16 && !OnednnComputesIn(dtype));
-  return in_float && g.m > 0 && g.k > 0 && spec.node.num_inputs() <= matmul::kBias && g.batch == 1 && g.transpose_a &&
-         !g.transpose_b && IsBatchOfAtMost(1024, spec, g.k) && g.n % 32 == 0 && spec.node.graph().batch_parts() <= 4;
+  return in_float && g.m > 0 && g.n > 0 && g.k > 0 && spec.node.num_inputs() <= matmul::kBias && g.batch == 1 &&
+         g.transpose_a && !g.transpose_b && IsBatchOfAtMost(1024, spec, g.k) && g.n % 32 == 0 &&
+         spec.node.graph().batch_parts() <= 4;
 }
 
 template <typename T>
@@ -227,8 +229,7 @@ Kernel MakeDenseWeightGradientOf(const KernelSpec& spec, const MatMulGeometry& g
     });
     return absl::OkStatus();
   };
-  return Kernel{
-      .run = run, .scratch_bytes = scratch.bytes(), .algorithm = kIsFloat ? "" : "own, in float32, rounded once"};
+  return Kernel{.run = run, .scratch_bytes = scratch.bytes()};
 }
 
 }  // namespace

@@ -3,9 +3,12 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <tuple>
 
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/cpu/onednn.h"
+#include "utils/compute/cpu/parallel.h"
 #include "utils/compute/ops/matmul/matmul.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -29,13 +32,20 @@ std::vector<Value> Fused(absl::Span<const Value> in, const char* activation) {
                 Attrs{{"transpose_a", false}, {"transpose_b", false}, {"activation", std::string(activation)}})};
 }
 
-bool IsTaken(const TensorType& a, const TensorType& b, const MatMulParams& params = {}) {
+using MakeDense = std::optional<Kernel>(const KernelSpec&, const MatMulGeometry&);
+
+bool IsTakenBy(MakeDense* make, const TensorType& a, const TensorType& b, const MatMulParams& params, int parts) {
   Graph graph;
+  graph.set_batch_parts(parts);
   const Value y = MatMul(graph.Input("a", a), graph.Input("b", b), params);
   REQUIRE(graph.status().ok());
   const std::unique_ptr<Device> device = MakeDevice("cpu").value();
   const std::vector<Layout> layouts(2, Layout::kRowMajor);
-  return MakeDenseForward({*y.node(), *device, layouts, layouts}, MatMulGeometryOf(*y.node())).has_value();
+  return make({*y.node(), *device, layouts, layouts}, MatMulGeometryOf(*y.node())).has_value();
+}
+
+bool IsTaken(const TensorType& a, const TensorType& b, const MatMulParams& params = {}) {
+  return IsTakenBy(&MakeDenseForward, a, b, params, 4);
 }
 
 // Batches below, at and beyond a tile's rows; depths that do and do not end with a whole panel; panels that do not
@@ -84,7 +94,11 @@ TEST_CASE("Other products are left to oneDNN") {
   // bfloat16, where oneDNN multiplies it.
   const DType b = DType::kBFloat16;
   CHECK(IsTaken({b, {100, 3136}}, {b, {3136, 1024}}) == !OnednnComputesIn(b));
-  CHECK_FALSE(IsTaken({b, {100, 3136}}, {b, {3136, 1000}}));
+  CHECK_FALSE(IsTaken({b, {100, 3136}}, {b, {3136, 1000}}));                         // sizes that do not divide
+  CHECK_FALSE(IsTaken({b, {100, 120}}, {b, {120, 1024}}));                           //
+  CHECK_FALSE(IsTaken({b, {100, 64}}, {b, {64, 512}}));                              // small weights
+  CHECK_FALSE(IsTaken({b, {600, 3136}}, {b, {3136, 1024}}));                         // a large batch
+  CHECK_FALSE(IsTaken({b, {3136, 100}}, {b, {3136, 1024}}, {.transpose_a = true}));  // gradients of weights
 }
 
 // The products of sums in float of bfloat16, rounded once.
@@ -121,6 +135,49 @@ TEST_CASE("Products of bfloat16 with weights of any size are what loops compute"
     }
     CHECK(largest < 4e-6);
   }
+}
+
+Tensor RowsOf(const Tensor& t, Share rows) {
+  const int64_t columns = t.shape().dim(1);
+  return Tensor::Of<BFloat16>({rows.size(), columns},
+                              {t.data<BFloat16>() + rows.begin * columns, static_cast<size_t>(rows.size() * columns)});
+}
+
+// As replicas and threads need it.
+TEST_CASE("Products of bfloat16 depend neither on the other rows nor on the number of threads") {
+  const bool transposed = GENERATE(false, true);
+  const int64_t out = transposed ? 1037 : 1056;
+  const Tensor x = Small({37, 272}, 1).CastTo(DType::kBFloat16);
+  const Tensor weights = Small(transposed ? Shape({out, 272}) : Shape({272, out}), 2).CastTo(DType::kBFloat16);
+  const auto product = [&](const Tensor& rows) {
+    return testing::RunOnCpu({rows, weights}, [&](absl::Span<const Value> in) {
+      return std::vector<Value>{MatMul(in[0], in[1], {.transpose_b = transposed})};
+    })[0];
+  };
+  const int before = NumThreads();
+  const Doubles whole = testing::ToDoubles(product(x));
+  for (const int threads : {1, 2, 3, 4}) {
+    SetNumThreads(threads);
+    CHECK(testing::ToDoubles(product(x)) == whole);
+    for (int part = 0; part < 4 && !OnednnComputesIn(DType::kBFloat16); ++part) {
+      const Share rows = ShareOf(37, part, 4);
+      const Doubles share = testing::ToDoubles(product(RowsOf(x, rows)));
+      CHECK(std::equal(share.begin(), share.end(), whole.begin() + rows.begin * out));
+    }
+  }
+  SetNumThreads(before);
+}
+
+TEST_CASE("Products of bfloat16 without rows, columns or terms are empty or zero") {
+  const bool transpose_a = GENERATE(false, true), transpose_b = GENERATE(false, true);
+  const auto [m, k, n] = GENERATE(std::tuple{0, 128, 512}, std::tuple{4, 128, 0}, std::tuple{4, 0, 512});
+  CAPTURE(transpose_a, transpose_b, m, k, n);
+  const Tensor a(DType::kBFloat16, transpose_a ? Shape({k, m}) : Shape({m, k}));
+  const Tensor b(DType::kBFloat16, transpose_b ? Shape({n, k}) : Shape({k, n}));
+  const Tensor y = testing::RunOnCpu({a, b}, [&](absl::Span<const Value> in) {
+    return std::vector<Value>{MatMul(in[0], in[1], {transpose_a, transpose_b})};
+  })[0];
+  CHECK(testing::ToDoubles(y) == Doubles(m * n, 0.0));
 }
 
 // x^T * dy of rows [begin, end) of the batch, with its sum in so many parts.
@@ -172,11 +229,13 @@ TEST_CASE("Gradients of weights are what loops compute, and sums of those of the
 }
 
 TEST_CASE("Gradients of weights in bfloat16 are sums in float, rounded once") {
-  const Layer s = GENERATE(Layer{2, 5, 32}, Layer{100, 29, 96}, Layer{1020, 14, 1056});
+  const Layer s = GENERATE(Layer{2, 5, 32}, Layer{100, 500, 96}, Layer{250, 14, 1056});
   const int parts = GENERATE(1, 2, 4);
   CAPTURE(s.batch, s.in, s.out, parts);
   const Tensor x = Small({s.batch, s.in}, 1).CastTo(DType::kBFloat16);
   const Tensor dy = Small({s.batch, s.out}, 2).CastTo(DType::kBFloat16);
+  REQUIRE(IsTakenBy(&MakeDenseWeightGradient, x.type(), dy.type(), {.transpose_a = true}, parts) ==
+          !OnednnComputesIn(DType::kBFloat16));
   const auto gradient = [&](const Tensor& a, const Tensor& b) {
     return testing::RunOnCpu({a, b}, [&](absl::Span<const Value> in) {
       in[0].graph()->set_batch_parts(parts);
@@ -197,7 +256,11 @@ TEST_CASE("Gradients of weights in bfloat16 are sums in float, rounded once") {
 TEST_CASE("What is not finite comes out, also through zeros and ReLU") {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   const Layer s{3, 3072, 512};
-  const auto run = [](const std::vector<Tensor>& inputs) {
+  const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16);
+  if (dtype == DType::kBFloat16 && OnednnComputesIn(dtype)) return;  // oneDNN's ReLU makes zero of NaN
+  const auto run = [dtype](const std::vector<Tensor>& floats) {
+    std::vector<Tensor> inputs;
+    for (const Tensor& t : floats) inputs.push_back(t.CastTo(dtype));
     return testing::ToDoubles(
         testing::RunOnCpu(inputs, [](absl::Span<const Value> in) { return Fused(in, "Relu"); })[0]);
   };

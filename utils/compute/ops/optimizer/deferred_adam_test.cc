@@ -185,7 +185,7 @@ TEST_CASE("Deferred Adam clips the sums of the gradients of rows, as dense Adam 
   CHECK(differ);
 }
 
-TEST_CASE("Steps of several replicas or micro-batches are not deferred") {
+TEST_CASE("Steps of several replicas, or whose updates must be whole, are not deferred") {
   Graph graph;
   graph.set_replica_context(GENERATE(ReplicaContext{.num_replicas = 2}, ReplicaContext{.needs_whole_updates = true}));
   const Value table = graph.Variable({"table", {DType::kFloat32, {50, 21}}, Initializer::Normal(1)});
