@@ -69,7 +69,7 @@ void LogStart(const Config& config, const Devices& devices, const std::string& m
                                 ? compute::WhyBFloat16InFloat32(compute::HasSlowPairs())
                                 : "CPUs have no others";
     LOG(INFO) << "--dtype=" << precision << ": products are computed in float32, since " << why
-              << "; it saves memory, and little or no time";
+              << "; it is hardly ever faster than fp32 here";
   }
 }
 
