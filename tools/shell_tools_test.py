@@ -1,10 +1,12 @@
-"""What the shell tools answer to words that are wrong: one line, exit status 2, before anything is installed or built."""
+"""What the shell tools answer to words that are wrong: one line, exit status 2, before anything is installed or built.
+And what they do where the programs that they call fail."""
 
 import os
 import re
 import subprocess
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent
@@ -17,9 +19,22 @@ class ShellToolsTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def run_tool(self, name: str, *words: object) -> subprocess.CompletedProcess[str]:
+    def run_tool(self, name: str, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [TOOLS / name, *map(str, words)]
-        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE)
+        environment = os.environ | variables
+        return subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=DEADLINE
+        )
+
+    def path_with(self, **scripts: str) -> str:
+        """PATH with these programs in front."""
+        folder = self.folder / "programs"
+        folder.mkdir()
+        for name, script in scripts.items():
+            program = folder / name.replace("_", "-")
+            program.write_text(f"#!/bin/sh\n{script}")
+            program.chmod(0o755)
+        return f"{folder}:{os.environ['PATH']}"
 
     def assert_refused(self, name: str, words: tuple[object, ...], *told: str, code: int = 2) -> None:
         with self.subTest(f"{name} {words}"):
@@ -82,6 +97,62 @@ class ShellToolsTest(unittest.TestCase):
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"ca.crt", "ca.key", "a.key"})
         told = f"the folder cannot be made: cannot create directory '{self.folder / 'ca.crt'}'"
         self.assert_refused("make_certs", (self.folder / "ca.crt" / "certs", "a"), told, "name another one", code=73)
+
+    def test_make_certs_twice_at_once(self) -> None:
+        for attempt in range(8):
+            folder = self.folder / str(attempt)
+            with ThreadPoolExecutor() as pool:
+                done = list(pool.map(lambda host: self.run_tool("make_certs", folder, host), ("a", "b")))
+            self.assertEqual([one.returncode for one in done], [0, 0], [one.stderr for one in done])
+            verify = ["openssl", "verify", "-CAfile", folder / "ca.crt", folder / "a.crt", folder / "b.crt"]
+            verified = subprocess.run(verify, capture_output=True, text=True, timeout=DEADLINE)
+            self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+
+    def setup_with(self, apt_get: str) -> subprocess.CompletedProcess[str]:
+        # The last word of an update tells it; the calls are counted.
+        calls = f'calls={self.folder}/calls; echo "$@" >>$calls; for last; do :; done\n'
+        path = self.path_with(apt_get=calls + apt_get, dpkg_query="exit 1", sudo='exec "$@"')
+        return self.run_tool("setup", PATH=path)
+
+    def test_setup_waits_for_the_lock_of_the_lists(self) -> None:
+        done = self.setup_with("""
+if [ $last = update ]; then
+  [ $(grep -c 'update$' $calls) -gt 2 ] || { echo "E: Could not get lock /lists/lock" >&2; exit 100; }
+else
+  [ $(grep -c 'update$' $calls) -gt 2 ] || { echo "E: Unable to locate package g++" >&2; exit 100; }
+fi
+""")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.folder / "calls").read_text().count("update\n"), 3)
+
+    def test_setup_without_a_network(self) -> None:
+        done = self.setup_with("""
+[ $last != update ] || { echo "W: Failed to fetch the lists"; exit 0; }
+echo "E: Unable to locate package g++" >&2
+exit 100
+""")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, r"(?s)W: Failed to fetch the lists\n.*tools/setup: apt-get could not install .*\n\Z")
+
+    def test_fuzz_goes_on_after_findings(self) -> None:
+        folder = self.folder / "built/official"
+        folder.mkdir(parents=True)
+        said = {"deep": 'for i in $(seq 4000); do echo "    #$i in a function of some length"; done', "silent": ":"}
+        for name, script in said.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\nexit 1\n")
+            (folder / name).chmod(0o755)
+        labels = "//official:deep //official:silent"
+        bazel = f"""case $1 in
+query) printf '%s\\n' {labels} ;;
+info) echo {self.folder}/built ;;
+esac
+"""
+        path = self.path_with(bazel=bazel, dpkg_query='for p; do echo "$p installed"; done')
+        done = self.run_tool("fuzz", "1", PATH=path, FUZZ_DIR=str(self.folder / "kept"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[-1], "0 passed, 2 failed")
+        self.assertEqual(sum(line.startswith("    #") for line in lines), 25)
 
 
 if __name__ == "__main__":

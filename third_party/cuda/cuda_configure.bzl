@@ -48,7 +48,8 @@ def _versions(ctx, home, nvcc_version):
 
 def _cuda_configure_impl(ctx):
     home = ctx.os.environ.get("CUDA_HOME", "") or "/usr/local/cuda"
-    wanted = ["bin/nvcc", "include/cudnn.h", "include/cublasLt.h", "include/nccl.h", "lib64/libcudart_static.a"]
+    headers = ["include/cudnn.h", "include/cudnn_version.h", "include/cublasLt.h", "include/nccl.h"]
+    wanted = ["bin/nvcc", "lib64/libcudart_static.a"] + headers
     missing = [path for path in wanted if not ctx.path(home + "/" + path).exists]
     gpu_kernels = "without kernels for GPUs"
     if missing:

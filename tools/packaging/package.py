@@ -67,12 +67,10 @@ def make(output_dir: Path, kinds: list[str], level: int, programs: list[Path]) -
 
 
 def put_whole(packed: Path, target: Path) -> None:
-    incomplete = target.with_name(target.name + ".incomplete")
-    try:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=target.name + ".incomplete-") as folder:
+        incomplete = Path(folder) / target.name
         trees.put(packed, incomplete)
         os.replace(incomplete, target)
-    finally:
-        incomplete.unlink(missing_ok=True)
 
 
 def main() -> int:

@@ -16,6 +16,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -135,6 +136,13 @@ class BadSurroundingsTest(unittest.TestCase):
         target.mkdir()
         with self.assertRaises(IsADirectoryError):
             package.put_whole(packed, target)
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"packed", "target"})
+
+    def test_two_at_once(self) -> None:
+        packed = self.folder / "packed"
+        packed.write_bytes(bytes(1 << 20))
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda _: package.put_whole(packed, self.folder / "target"), range(40)))
         self.assertEqual({path.name for path in self.folder.iterdir()}, {"packed", "target"})
 
 
