@@ -111,6 +111,9 @@ class CheckpointToolTest(ProgramTestCase):
         (folder / "weights.safetensors").write_bytes(b"PK\x03\x04" + bytes(100))
         (folder / "text").write_text("hello\n")
         (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "model-1.safetensors"}}')
+        unnamed = self.new_folder("unnamed")
+        for suffix in (".index", ".data-00000-of-00001"):
+            shutil.copy(f"{self.last}{suffix}", unnamed / f"ckpt-5{suffix}")
         for path, code, told in (
             (folder / "weights.npz", 65, ["weights.npz is a zip archive, not a checkpoint"]),
             (folder / "weights.h5", 65, ["weights.h5 is an HDF5 file, not a checkpoint"]),
@@ -120,7 +123,8 @@ class CheckpointToolTest(ProgramTestCase):
             (folder / "weights.safetensors", 65, ["is no safetensors file", "(the file is a zip archive)"]),
             (folder / "text", 65, ["text is no checkpoint; name the directory of a run"]),
             (folder / "model.safetensors.index.json", 65, ["json lists the safetensors files", "name one of these"]),
-            (folder, 66, ["there is no checkpoint in", folder]),
+            (self.new_folder("empty"), 66, ["there is no checkpoint in"]),
+            (unnamed, 66, ["has no state file that names its latest checkpoint", f"; name one: {unnamed}/ckpt-5"]),
             (folder / "none", 66, ["there is no checkpoint", "none.index does not exist"]),
             (self.run_dir / "model.ckpt-66", 66, ["did you mean model.ckpt-6"]),
         ):

@@ -39,7 +39,8 @@ absl::Status Diff(const Words& words, const Options& options, std::ostream& out)
 absl::Status Average(const Words& words, const Options& options, std::ostream& out);
 
 // verify PATH: every checksum, and that every number is finite, of one checkpoint or all in a directory. Prints what is
-// bad, with its file and place, and returns DataLoss if there is anything.
+// bad, with its file and place, and returns DataLoss if there is anything. A training may save and remove checkpoints
+// in the directory meanwhile.
 absl::Status Verify(const Words& words, const Options& options, std::ostream& out);
 
 // rename IN OUT, with --map: new names for variables. InvalidArgument for a rule that changes nothing, and if two

@@ -24,14 +24,23 @@ using train::StoredTensor;
 // The file is damaged or a part of it is missing, as opposed to a disk or rights that keep it from being read now.
 bool IsBad(const absl::Status& status) { return absl::IsDataLoss(status) || absl::IsNotFound(status); }
 
+// True if a checkpoint that had an index has none any more: that is removed first. A link that leads nowhere is one.
+bool IsRemoved(const std::string& prefix) {
+  std::error_code error;
+  const auto index = std::filesystem::symlink_status(absl::StrCat(prefix, ".index"), error);
+  return index.type() == std::filesystem::file_type::not_found;
+}
+
 class Verifier {
  public:
   Verifier(const Options& options, std::ostream& out) : options_(options), out_(out) {}
 
-  // Checks one checkpoint of several: that it cannot be opened is one of the things that may be bad.
+  // Checks one checkpoint of several: that it cannot be opened is one of the things that may be bad. One that a
+  // training has removed since it was listed does not count.
   absl::Status CheckOneOf(const std::string& prefix) {
     const absl::StatusOr<Checkpoint> checkpoint = OpenCheckpoint(prefix);
     if (checkpoint.ok()) return Check(*checkpoint);
+    if (absl::IsNotFound(checkpoint.status()) && IsRemoved(prefix)) return absl::OkStatus();
     ++num_checkpoints_;
     if (!IsBad(checkpoint.status())) return checkpoint.status();
     PrintBad(checkpoint.status());
@@ -117,12 +126,18 @@ absl::Status Verify(const Words& words, const Options& options, std::ostream& ou
   Verifier verifier(options, out);
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> prefixes, train::ListCheckpoints(path));
+    ASSIGN_OR_RETURN(std::vector<std::string> prefixes, train::ListCheckpoints(path));
     const std::optional<std::string> latest = train::LatestCheckpointName(path);
-    const bool is_missing = latest && std::none_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
-                              return std::filesystem::path(prefix).filename() == *latest;
-                            });
-    if (prefixes.empty() && !is_missing) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
+    bool is_missing = latest && std::none_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+                        return std::filesystem::path(prefix).filename() == *latest;
+                      });
+    // It may have been saved since they were listed; or the state file is of another directory, from which all was
+    // moved.
+    if (is_missing && files::Exists(files::JoinPath(path, absl::StrCat(*latest, ".index")))) {
+      prefixes.push_back(files::JoinPath(path, *latest));
+      is_missing = false;
+    }
+    if (prefixes.empty() && !is_missing) return train::NoLatestCheckpoint(path);
     for (const std::string& prefix : prefixes) RETURN_IF_ERROR(verifier.CheckOneOf(prefix));
     if (is_missing) {
       const std::string name = misc::Printable(*latest);

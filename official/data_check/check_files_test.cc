@@ -265,6 +265,11 @@ TEST_CASE_METHOD(Fixture, "A directory is searched for what programs read, and n
   CHECK(absl::IsDataLoss(picture));
   CHECK_THAT(std::string(picture.message()), EndsWith("or text (the file is a PNG image)"));
 
+  // Checkpoints and exports have numbered files, too, which say nothing of what they are.
+  const std::string variables = Write("model.ckpt-5.data-00000-of-00001", "\1\2\3 any bytes");
+  CHECK_THAT(std::string(Check(directory_).status().message()), Contains("holds no data files"));
+  CHECK_THAT(std::string(Check(variables).status().message()), Contains("is in no format that the programs read"));
+
   std::filesystem::create_directories(Path("a/b"));
   WriteRecords("a/b/x-dev-00001-of-00001", {SentenceRecord({5, 1}, {6, 1})});
   WriteRecords("a/b/x-train-00002-of-00002", {SentenceRecord({5, 1}, {6, 1})});

@@ -66,19 +66,24 @@ bool IsCifar10(absl::string_view head, int64_t file_size) {
   return good >= bad;
 }
 
-// "-00001-of-00100"
+// The end of the name of a numbered file: "-00001-of-00100".
+constexpr absl::string_view kNumber = "-ddddd-of-ddddd";
+
 bool IsNumbered(absl::string_view name) {
-  constexpr absl::string_view kPattern = "-ddddd-of-ddddd";
-  if (name.size() <= kPattern.size()) return false;
-  const absl::string_view end = name.substr(name.size() - kPattern.size());
-  return std::equal(end.begin(), end.end(), kPattern.begin(), [](char c, char p) {
+  if (name.size() <= kNumber.size()) return false;
+  const absl::string_view end = name.substr(name.size() - kNumber.size());
+  return std::equal(end.begin(), end.end(), kNumber.begin(), [](char c, char p) {
     return p == 'd' ? absl::ascii_isdigit(static_cast<unsigned char>(c)) : c == p;
   });
 }
 
 DataFormat FormatOfName(absl::string_view path) {
   const absl::string_view name = path.substr(path.rfind('/') + 1);
-  if (IsNumbered(name)) return DataFormat::kTFRecord;
+  // The variables of a checkpoint or an export are numbered like TFRecord files: model.ckpt-5.data-00000-of-00001.
+  if (IsNumbered(name)) {
+    const bool is_of_checkpoint = absl::EndsWith(name.substr(0, name.size() - kNumber.size()), ".data");
+    return is_of_checkpoint ? DataFormat::kUnknown : DataFormat::kTFRecord;
+  }
   if (absl::EndsWith(name, "-ubyte") || absl::EndsWith(name, "-ubyte.gz")) return DataFormat::kIdx;
   const std::vector<std::string> cifar10 = resnet::Cifar10FileNames();
   if (std::find(cifar10.begin(), cifar10.end(), std::string(name)) != cifar10.end()) return DataFormat::kCifar10;

@@ -84,9 +84,10 @@ absl::StatusOr<ModelConfig> TrainedModel(const serve::ServedRun& run) {
   return config;
 }
 
-absl::StatusOr<LoadedRatings> LoadTrainedRatings(const RatingsOptions& options) {
+absl::StatusOr<LoadedRatings> LoadTrainedRatings(const serve::ServedRun& run, const RatingsOptions& options) {
   absl::StatusOr<LoadedRatings> loaded = LoadRatings(options);
-  if (absl::IsNotFound(loaded.status()) && options.ratings_file.empty()) {
+  if (!loaded.ok() && !options.ratings_file.empty()) return run.FileError("ratings_file", loaded.status());
+  if (absl::IsNotFound(loaded.status())) {
     return absl::NotFoundError(absl::StrCat("the training had ", options.dataset, " in ", options.data_dir,
                                             ", where it is no longer; put it back, or give its ratings with "
                                             "--ratings_file"));
@@ -105,12 +106,12 @@ absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::Serve
                             .data_dir = run.Trained("data_dir"),
                             .data_dir_given = run.Trained("data_dir") != files::DefaultDataDir("movielens-data"),
                             .download_if_missing = false,
-                            .ratings_file = run.Trained("ratings_file")};
+                            .ratings_file = run.File("ratings_file")};
   if (!absl::SimpleAtoi(run.Trained("skip_bad_records", "0"), &options.skip_bad_records)) {
     return absl::DataLossError(
         absl::StrCat(run.config.train.model_dir, "/flags.txt is damaged: --skip_bad_records is not a number"));
   }
-  ASSIGN_OR_RETURN(LoadedRatings loaded, LoadTrainedRatings(options));
+  ASSIGN_OR_RETURN(LoadedRatings loaded, LoadTrainedRatings(run, options));
   const train::RunFact fact = UsersAndItems(options, run.config.train.model_dir, loaded.ratings);
   ASSIGN_OR_RETURN(auto estimator, run::OpenTrained(run.config, ModelFor(model, loaded.ratings), {fact}));
   return std::make_unique<NcfServable>(std::move(loaded.ratings), std::move(estimator), run.top_k);

@@ -53,14 +53,13 @@ bool Batcher::IsFull() const {
          waiting_.front().request->servable != waiting_.back().request->servable;
 }
 
-std::vector<Batcher::Item> Batcher::Take(Clock::time_point until) {
+std::vector<Batcher::Item> Batcher::Take() {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, until, [&] { return stopped_ || !waiting_.empty(); });
+  changed_.wait(lock, [&] { return stopped_ || !waiting_.empty(); });
   if (!waiting_.empty() && options_.batch_timeout.count() > 0) {
     const Item& first = waiting_.front();
     const Clock::time_point end = std::min(first.added + options_.batch_timeout, first.request->deadline);
-    const bool ready = changed_.wait_until(lock, std::min(end, until), [&] { return hurries_ || IsFull(); });
-    if (!ready && until < end) return {};
+    changed_.wait_until(lock, end, [&] { return hurries_ || IsFull(); });
   }
   std::vector<Item> items;
   while (!waiting_.empty() && items.size() < options_.max_batch_size &&
@@ -110,18 +109,8 @@ void Batcher::Deliver(absl::Span<const Item> items, absl::StatusOr<std::vector<V
   }
 }
 
-void Batcher::Serve(const RunBatch& run, std::chrono::milliseconds interval, const std::function<void()>& idle) {
-  Clock::time_point next = Clock::now() + interval;
-  for (;;) {
-    std::vector<Item> items = Take(next);
-    if (!items.empty()) RunItems(std::move(items), run);
-    if (Clock::now() >= next) {
-      idle();
-      next = Clock::now() + interval;
-    }
-    const std::scoped_lock lock(mutex_);
-    if (stopped_ && waiting_.empty()) return;
-  }
+void Batcher::Serve(const RunBatch& run) {
+  for (std::vector<Item> items = Take(); !items.empty(); items = Take()) RunItems(std::move(items), run);
 }
 
 }  // namespace official::serve

@@ -39,9 +39,8 @@ class Batcher {
   // `deadline`.
   void Add(std::shared_ptr<Servable> servable, std::vector<Values> examples, Clock::time_point deadline, Done done);
 
-  // Runs batches, with the calling thread, until Stop is called and no example waits. Calls `idle` at least every
-  // `interval`, between two batches.
-  void Serve(const RunBatch& run, std::chrono::milliseconds interval, const std::function<void()>& idle);
+  // Runs batches, with the calling thread, until Stop is called and no example waits.
+  void Serve(const RunBatch& run);
   void Stop();
   // From now on no example waits for others.
   void Hurry();
@@ -63,8 +62,8 @@ class Batcher {
 
   // True if no further example can be in the next batch.
   bool IsFull() const;
-  // Waits for the next batch, at most until `until`; returns nothing if there is none by then.
-  std::vector<Item> Take(Clock::time_point until);
+  // Waits for the next batch; returns nothing if there is none any more.
+  std::vector<Item> Take();
   static void RunItems(std::vector<Item> items, const RunBatch& run);
   static void Deliver(absl::Span<const Item> items, absl::StatusOr<std::vector<Values>> outputs);
 

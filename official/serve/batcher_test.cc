@@ -9,8 +9,6 @@ namespace official::serve {
 namespace {
 
 using std::chrono::hours;
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 using Result = absl::StatusOr<std::vector<Values>>;
 
 // The outputs are the examples; one that is "bad" fails its batch.
@@ -48,26 +46,11 @@ TEST_CASE("an example that fails its batch fails its own request only") {
     sizes.push_back(examples.size());
     return Echo(servable, examples);
   };
-  batcher.Serve(run, hours(1), [] {});
+  batcher.Serve(run);
   // The first batch, its three requests, and the second batch.
   CHECK(sizes == std::vector<size_t>{5, 2, 2, 1, 2});
   for (const size_t i : {0, 2, 3}) CHECK(TextsOf(results[i].value()) == requests[i]);
   CHECK(results[1].value().status() == absl::InternalError("it is bad"));
-}
-
-TEST_CASE("idle is called while an example waits for others") {
-  Batcher batcher({.max_batch_size = 2, .batch_timeout = seconds(20)});
-  std::optional<Result> result;
-  batcher.Add(nullptr, Texts({"a"}), Batcher::Clock::now() + hours(1),
-              [&](Result given) { result = std::move(given); });
-  int num_idle = 0;
-  batcher.Serve(Echo, milliseconds(1), [&] {
-    // Until the third call it has waited in vain.
-    CHECK(result.has_value() == (num_idle >= 3));
-    if (++num_idle == 3) batcher.Stop();
-  });
-  CHECK(num_idle >= 3);
-  CHECK(TextsOf(result.value()) == std::vector<std::string>{"a"});
 }
 
 }  // namespace

@@ -32,6 +32,21 @@ using std::chrono::milliseconds;
 
 class Connection;
 
+// Returns a coding that keeps the body of a request from being read as it is sent, such as "gzip"; empty: there is
+// none.
+std::string CodingOf(const http::request<http::string_body>& message) {
+  for (const http::field field : {http::field::content_encoding, http::field::transfer_encoding}) {
+    const auto [begin, end] = message.equal_range(field);
+    for (auto header = begin; header != end; ++header) {
+      for (const auto& coding : http::token_list(header->value())) {
+        const bool is_chunked = field == http::field::transfer_encoding && beast::iequals(coding, "chunked");
+        if (!is_chunked && !beast::iequals(coding, "identity")) return std::string(coding);
+      }
+    }
+  }
+  return "";
+}
+
 // What the connections share. All of it belongs to the thread of Run.
 struct Shared {
   HttpOptions options;
@@ -98,6 +113,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
                  ? Refuse(400, absl::StrCat("not an HTTP request: ", error.message()))
                  : Close();
     waits_ = false;
+    // First: a request whose last transfer coding is not chunks would seem to have no body.
+    if (const std::string coding = CodingOf(parser_->get()); !coding.empty()) {
+      return Refuse(415, absl::StrCat("the body is compressed (", coding, "); send it as it is"));
+    }
     if (parser_->is_done()) return Handle();
     // Of a body in chunks the length is not known.
     const auto length = parser_->content_length();
@@ -139,6 +158,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void Handle() {
     auto& message = parser_->get();
+    // A body in chunks may be far smaller than what was reserved for it.
+    const size_t bytes = message.body().size();
+    shared_.total_bytes -= reserved_ - bytes;
+    reserved_ = bytes;
     HttpRequest request{std::string(message.method_string()), std::string(message.target()), std::move(message.body())};
     keep_alive_ = message.keep_alive();
     is_version_1_0_ = message.version() < 11;

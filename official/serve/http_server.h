@@ -30,7 +30,8 @@ struct HttpOptions {
   size_t max_connections = 256;
   size_t max_header_bytes = 16 << 10;  // with the request line
   size_t max_body_bytes = 16 << 20;
-  // The bodies that are read, waited for or answered at a time; a request that would exceed this is answered 503.
+  // The bodies that are read, waited for or answered at a time; a request that would exceed this is answered 503. One
+  // in chunks counts as max_body_bytes until it is read.
   size_t max_total_bytes = 256 << 20;
   // A connection is closed if its next request has not come in this time, from the first byte to the last, or its
   // response has not gone. So a client that sends a byte now and then holds it no longer than another. A request that

@@ -12,6 +12,9 @@
 namespace official::serve {
 namespace {
 
+using Catch::EndsWith;
+using Catch::StartsWith;
+
 constexpr char kRequest[] = "GET /v1/models/m HTTP/1.1\r\nHost: x\r\n\r\n";
 
 // Sends a request, and returns all that comes until the server closes the connection.
@@ -100,6 +103,48 @@ TEST_CASE("a request that the handler answers too late gets 504, and the next on
   std::raise(SIGTERM);
   serving.join();
   late = nullptr;
+}
+
+TEST_CASE("a body in chunks counts as what it may become while it is read, and then as what it is") {
+  HttpServer::Done held;
+  std::atomic<bool> is_held{false};
+  HttpOptions options;
+  options.max_body_bytes = 100;
+  options.max_total_bytes = 150;
+  const auto server = HttpServer::Listen(options, [&](const HttpRequest& request, const HttpServer::Done& done) {
+    if (request.body == "held") {
+      held = done;
+      is_held = true;
+    } else {
+      done({.body = request.body});
+    }
+  });
+  REQUIRE(server.ok());
+  std::thread serving([&] { (*server)->Run([] {}); });
+  using Client = boost::asio::ip::tcp::iostream;
+  const auto send = [port = (*server)->port()](Client& client, const std::string& chunks) {
+    client.connect("127.0.0.1", std::to_string(port));
+    client << "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+           << chunks << std::flush;
+  };
+  const auto rest = [](Client& client) { return std::string(std::istreambuf_iterator<char>(client), {}); };
+  const auto answer = [&](const std::string& chunks) {
+    Client client;
+    send(client, chunks);
+    return rest(client);
+  };
+  Client first;
+  send(first, "4\r\nheld\r\n0\r\n\r\n");
+  while (!is_held) std::this_thread::yield();
+  CHECK_THAT(answer("3\r\nnew\r\n0\r\n\r\n"), StartsWith("HTTP/1.1 200 OK") && EndsWith("\r\n\r\nnew"));
+  CHECK_THAT(answer("65\r\n" + std::string(101, 'x')), StartsWith("HTTP/1.1 413 "));
+  held({.body = "{}"});
+  CHECK_THAT(rest(first), StartsWith("HTTP/1.1 200 OK"));
+  // What both have taken is given back, once.
+  CHECK_THAT(answer("4\r\nmore\r\n0\r\n\r\n"), StartsWith("HTTP/1.1 200 OK"));
+  std::raise(SIGTERM);
+  serving.join();
+  held = nullptr;
 }
 
 TEST_CASE("a signal before Run ends it when it begins, after the requests that have come are answered") {

@@ -168,19 +168,13 @@ void ModelServer::Predict(std::shared_ptr<Servable> servable, std::string body, 
                });
 }
 
-void ModelServer::Serve(std::chrono::milliseconds interval, const std::function<void()>& idle) {
-  const auto run = [](const std::shared_ptr<Servable>& servable,
-                      absl::Span<const Values> examples) -> absl::StatusOr<std::vector<Values>> {
+void ModelServer::Serve() {
+  batcher_.Serve([](const std::shared_ptr<Servable>& servable,
+                    absl::Span<const Values> examples) -> absl::StatusOr<std::vector<Values>> {
     try {
       return servable->Run(examples);
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("no memory for the batch");
-    }
-  };
-  batcher_.Serve(run, interval, [&] {
-    try {
-      idle();
-    } catch (const std::bad_alloc&) {  // it is called again
     }
   });
 }

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,11 +38,10 @@ class ModelServer {
   // Is the HttpServer's handler.
   void Handle(HttpRequest request, HttpServer::Done done);
 
-  // Computes batches, with the calling thread, until Stop. Calls `idle` at least every `interval`, between two batches;
-  // if it runs out of memory (std::bad_alloc), the rest of that call is left out.
-  void Serve(std::chrono::milliseconds interval, const std::function<void()>& idle);
+  // Computes batches, with the calling thread, until Stop.
+  void Serve();
   // Answers the requests that come from now on by `servable`. Those that have come are answered by the one before,
-  // which is kept until then.
+  // which is kept until then. May be called by any thread, also during Serve.
   void Replace(std::unique_ptr<Servable> servable);
   // From now on no request waits for others that would fill its batch.
   void Hurry() { batcher_.Hurry(); }

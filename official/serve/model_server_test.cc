@@ -3,13 +3,13 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <future>
-#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "official/serve/repeated_call.h"
 #include "utils/compute/core/tensor.h"
 
 namespace official::serve {
@@ -87,7 +87,7 @@ TEST_CASE("examples of more bytes than the limits are refused, of a request and 
   options.max_request_example_bytes = 80;
   options.max_total_example_bytes = 100;
   ModelServer server(options, std::make_unique<Echo>());
-  std::thread serve([&] { server.Serve(hours(1), [] {}); });
+  std::thread serve([&] { server.Serve(); });
   const HttpResponse large = Ask(server, 11).get();
   CHECK(large.status == 413);
   CHECK_THAT(large.body, Contains("the 11 examples have 88 bytes when decoded, more than 80"));
@@ -107,7 +107,7 @@ TEST_CASE("one example is taken whatever the limits are") {
   ModelServerOptions options = WithTimeout(hours(1));
   options.max_request_example_bytes = options.max_total_example_bytes = 1;
   ModelServer server(options, std::make_unique<Echo>());
-  std::thread serve([&] { server.Serve(hours(1), [] {}); });
+  std::thread serve([&] { server.Serve(); });
   CHECK(Ask(server, 1).get().status == 200);
   server.Stop();
   serve.join();
@@ -124,18 +124,23 @@ TEST_CASE("a request whose time is over is not prepared to its end") {
   server.Stop();
 }
 
-TEST_CASE("a server that has no memory for another servable keeps its own") {
-  ModelServer server(WithTimeout(hours(1)), std::make_unique<Echo>());
-  std::promise<void> tried_again;
-  int num_tries = 0;
-  std::thread serve([&] {
-    server.Serve(milliseconds(1), [&] {
-      if (++num_tries == 2) tried_again.set_value();
-      throw std::bad_alloc();
-    });
+TEST_CASE("requests are answered while another servable is opened, and then by that one") {
+  ModelServer server(WithTimeout(hours(1)), std::make_unique<Versioned>(1));
+  std::thread serve([&] { server.Serve(); });
+  std::promise<void> opening, opened, replaced;
+  int num_calls = 0;
+  const RepeatedCall follow(milliseconds(1), [&] {
+    if (++num_calls > 1) return;
+    opening.set_value();
+    opened.get_future().wait();
+    server.Replace(std::make_unique<Versioned>(2));
+    replaced.set_value();
   });
-  tried_again.get_future().wait();
-  CHECK(Ask(server, 1).get().status == 200);
+  opening.get_future().wait();
+  CHECK_THAT(Ask(server, 1).get().body, Contains("11\n"));
+  opened.set_value();
+  replaced.get_future().wait();
+  CHECK_THAT(Ask(server, 1).get().body, Contains("22\n"));
   server.Stop();
   serve.join();
 }
@@ -145,7 +150,7 @@ TEST_CASE("a request is prepared, run and answered by the servable that was ther
   options.num_request_threads = 1;  // requests are added in their order
   options.batcher = {.max_batch_size = 100, .batch_timeout = hours(1)};
   ModelServer server(options, std::make_unique<Versioned>(1));
-  std::thread serve([&] { server.Serve(hours(1), [] {}); });
+  std::thread serve([&] { server.Serve(); });
   std::future<HttpResponse> before = Ask(server, 2, "/v1/models/m/versions/1:predict");
   server.Replace(std::make_unique<Versioned>(2));
   CHECK(Ask(server, 1, "/v1/models/m/versions/1:predict").get().status == 404);

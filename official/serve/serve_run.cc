@@ -13,6 +13,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "official/serve/repeated_call.h"
 #include "official/serve/served_models.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
@@ -167,9 +168,12 @@ absl::Status StatusOf(const HttpServer::End& end) {
 absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
   // Until the server takes them.
   std::optional<misc::StopSignals> signals(std::in_place);
-  ServedRun run{config.run, flags::FlagsOfTraining(config.run.train.model_dir), config.top_k};
-  if (config.ratings_file) run.trained["ratings_file"] = *config.ratings_file;
-  if (config.vocab_file) run.trained["vocab_file"] = *config.vocab_file;
+  ServedRun run = {.config = config.run,
+                   .trained = flags::FlagsOfTraining(config.run.train.model_dir),
+                   .top_k = config.top_k,
+                   .moved = {}};
+  if (config.ratings_file) run.moved["ratings_file"] = *config.ratings_file;
+  if (config.vocab_file) run.moved["vocab_file"] = *config.vocab_file;
   ASSIGN_OR_RETURN(const std::string model, ModelOfRun(run));
   ModelServerOptions options = config.server;
   if (options.model_name.empty()) options.model_name = model;
@@ -199,15 +203,20 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
     server->Stop();  // which is not stopped yet if Serve has thrown
     network.join();
   };
+  // Beside the predictions, which would have to wait for it.
+  std::optional<RepeatedCall> follow;
+  if (config.poll_wait.count() > 0) {
+    follow.emplace(config.poll_wait, [&] {
+      std::unique_ptr<Servable> opened = checkpoints.Open();
+      if (opened == nullptr) return;
+      const int64_t step = opened->version();
+      models.Replace(std::move(opened));
+      LOG(INFO) << "serving step " << step << " (" << checkpoints.served() << ")";
+    });
+  }
   TellAddress(config, options.model_name, version, server->port(), out);  // when no thread is left to be started
-  const bool follows = config.poll_wait.count() > 0;
-  models.Serve(follows ? config.poll_wait : std::chrono::hours(24), [&] {
-    std::unique_ptr<Servable> opened = follows ? checkpoints.Open() : nullptr;
-    if (opened == nullptr) return;
-    const int64_t step = opened->version();
-    models.Replace(std::move(opened));
-    LOG(INFO) << "serving step " << step << " (" << checkpoints.served() << ")";
-  });
+  models.Serve();
+  follow.reset();
   std::move(join).Invoke();
   signals.reset();
   return StatusOf(end);

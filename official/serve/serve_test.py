@@ -4,6 +4,7 @@ Usage: MODULE SERVE_MAIN MNIST_MAIN RESNET_MAIN NCF_MAIN TRANSFORMER_MAIN TRANSL
 """
 
 import base64
+import gzip
 import http.client
 import json
 import os
@@ -265,6 +266,20 @@ class ServeTest(ProgramTestCase):
             head, _, body = server.raw(request).partition(b"\r\n\r\n")
             self.assertTrue(head.startswith(b"HTTP/1.1 %d " % code), (request[:100], head))
             self.assertEqual(list(json.loads(body)), ["error"])
+        # A body that is compressed is told from one that is not JSON, and not read.
+        compressed = gzip.compress(json.dumps({"instances": [pixels(0)]}).encode())
+        for headers, body, coding in (
+            ({"Content-Encoding": "gzip"}, compressed, "gzip"),
+            ({"Content-Encoding": "identity, BR"}, compressed, "BR"),
+            ({"Transfer-Encoding": "gzip, chunked"}, b"2\r\n{}\r\n0\r\n\r\n", "gzip"),
+            ({"Transfer-Encoding": "gzip"}, compressed, "gzip"),
+        ):
+            status, answer, _ = server.ask("POST", "/v1/models/mnist:predict", body, **headers)
+            self.assertEqual(status, 415, answer)
+            self.assertEqual(answer["error"], f"the body is compressed ({coding}); send it as it is")
+        plain = {"instances": [pixels(0)]}
+        status, answer, _ = server.ask("POST", "/v1/models/mnist:predict", plain, **{"Content-Encoding": "identity"})
+        self.assertEqual(status, 200, answer)
         # A client that asks first is told before it sends.
         with server.connect() as client:
             client.sendall(header + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
@@ -588,10 +603,12 @@ class OtherModelsTest(ProgramTestCase):
             self.assertEqual(floats(one["ratings"]), [item["rating"] for item in told["items"]])
         status, answer = self.predict(server, "ncf", [7, 99])
         self.assertEqual(status, 400)
-        self.assertEqual(answer["error"], "example 1: user 99 is not among the 40 users of the ratings")
+        self.assertEqual(answer["error"], "example 1: user 99 is not among the 40 users with at least 20 ratings")
         # The ratings say what a user has rated.
         moved = ratings.rename(self.folder / "moved.csv")
-        self.assert_refused(self.execute(serve, model_dir), 66, "ratings.csv")
+        told = f"the training had --ratings_file={ratings}, which is not found from here; name the file with --ratings_file"
+        self.assert_refused(self.execute(serve, model_dir), 66, told)
+        self.assert_refused(self.execute(serve, model_dir, "--ratings_file=nowhere"), 66, "cannot read nowhere")
         server = Server(self, self.folder / "ncf", f"--ratings_file={moved}", "--top_k=4")
         _, answer = self.predict(server, "ncf", [7])
         self.assertEqual(answer["predictions"][0]["items"], [item["item"] for item in expected[0]["items"]])
@@ -648,8 +665,17 @@ class OtherModelsTest(ProgramTestCase):
             self.assertEqual(status, 400, answer)
             self.assertIn(words, answer["error"])
         server.kill()
+        moved = vocab_file.rename(self.folder / "moved_vocab")
+        told = f"the training had --vocab_file={vocab_file}, which is not found from here; name the file with --vocab_file"
+        self.assert_refused(self.execute(serve, model_dir), 66, told)
+        self.assert_refused(self.execute(serve, model_dir, "--vocab_file=nowhere"), 66, "cannot read nowhere")
         # A batch that takes minutes keeps neither clients nor a signal waiting.
-        flags = ("--rest_api_timeout_in_ms=1000", "--max_batch_size=128", "--intra_op_parallelism_threads=1")
+        flags = (
+            f"--vocab_file={moved}",
+            "--rest_api_timeout_in_ms=1000",
+            "--max_batch_size=128",
+            "--intra_op_parallelism_threads=1",
+        )
         server = Server(self, self.folder / "transformer", *flags)
         for instances in (["w1 " * 1000] * 128, ["w1"]):
             status, answer = self.predict(server, "transformer", instances)

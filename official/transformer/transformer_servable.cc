@@ -51,7 +51,7 @@ class TransformerServable : public serve::Servable {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::ServedRun& run) {
-  const std::string vocab_file = run.Trained("vocab_file");
+  const std::string vocab_file = run.File("vocab_file");
   if (vocab_file.empty()) {
     return absl::NotFoundError("the training did not name its vocabulary; give it with --vocab_file");
   }
@@ -64,8 +64,9 @@ absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::Serve
   config.num_gpus = run.config.base.num_gpus;
   config.performance = run.config.performance;
   config.program = run.config.program;
-  ASSIGN_OR_RETURN(OpenedTranslator opened, OpenTranslator(config));
-  return std::make_unique<TransformerServable>(std::move(opened));
+  absl::StatusOr<OpenedTranslator> opened = OpenTranslator(config);
+  if (!opened.ok()) return run.FileError("vocab_file", opened.status());
+  return std::make_unique<TransformerServable>(*std::move(opened));
 }
 
 }  // namespace official::transformer

@@ -39,16 +39,21 @@ std::string CanonicalPrefix(const std::string& prefix) {
   return error ? prefix : files::JoinPath(directory.string(), BaseName(prefix));
 }
 
-// The error for a prefix without an index: names the checkpoints that may be meant.
-absl::Status NoCheckpoint(const std::string& prefix) {
-  const std::string directory = files::DirectoryOf(prefix);
+// The names of all checkpoints in a directory that have an index, whatever they are: "model.ckpt-600", "ckpt-5".
+std::vector<std::string> NamesInDirectory(const std::string& directory) {
   std::vector<std::string> there;
   if (const auto names = files::ListDirectory(directory); names.ok()) {
     for (absl::string_view name : *names) {
-      if (absl::ConsumeSuffix(&name, ".index")) there.emplace_back(name);
+      if (absl::ConsumeSuffix(&name, kIndexSuffix)) there.emplace_back(name);
     }
   }
-  const std::vector<std::string> nearest = misc::NearestNames(BaseName(prefix), there);
+  return there;
+}
+
+// The error for a prefix without an index: names the checkpoints that may be meant.
+absl::Status NoCheckpoint(const std::string& prefix) {
+  const std::vector<std::string> nearest =
+      misc::NearestNames(BaseName(prefix), NamesInDirectory(files::DirectoryOf(prefix)));
   std::string message = absl::StrCat("there is no checkpoint ", prefix, ": ", prefix, ".index does not exist");
   if (!nearest.empty()) absl::StrAppend(&message, "; did you mean ", absl::StrJoin(nearest, " or "), "?");
   return absl::NotFoundError(message);
@@ -90,6 +95,19 @@ std::optional<std::string> LatestCheckpointName(const std::string& model_dir) {
   const absl::StatusOr<tensorflow::CheckpointState> state = ReadStateFile(model_dir);
   if (!state.ok()) return std::nullopt;
   return BaseName(state->model_checkpoint_path());
+}
+
+absl::Status NoLatestCheckpoint(const std::string& directory) {
+  constexpr size_t kMostNamed = 3;
+  std::vector<std::string> prefixes;
+  for (const std::string& name : NamesInDirectory(directory)) {
+    prefixes.push_back(files::JoinPath(directory, misc::Printable(name)));
+  }
+  if (prefixes.empty()) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", directory));
+  const bool are_more = prefixes.size() > kMostNamed;
+  prefixes.resize(std::min(prefixes.size(), kMostNamed));
+  return absl::NotFoundError(absl::StrCat(directory, " has no state file that names its latest checkpoint; name one: ",
+                                          absl::StrJoin(prefixes, ", "), are_more ? ", ..." : ""));
 }
 
 absl::Status CheckModelDir(const std::string& model_dir) {
@@ -177,7 +195,7 @@ absl::StatusOr<LatestCheckpoint> OpenCheckpoint(const std::string& named) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return OpenOne(named, path);
   ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(path));
-  if (latest.reader == nullptr) return absl::NotFoundError(absl::StrCat("there is no checkpoint in ", path));
+  if (latest.reader == nullptr) return NoLatestCheckpoint(path);
   return latest;
 }
 

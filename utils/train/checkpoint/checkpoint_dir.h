@@ -47,6 +47,11 @@ absl::Status CheckModelDir(const std::string& model_dir);
 // nothing if no state file can be read. Costs little, for those who wait for the next one.
 std::optional<std::string> LatestCheckpointName(const std::string& model_dir);
 
+// Returns the error for a directory in which FindLatestCheckpoint finds none: NotFound, with the prefixes of some of
+// those that are there under other names than model.ckpt-<step>, such as the variables of an export, but in no state
+// file.
+absl::Status NoLatestCheckpoint(const std::string& directory);
+
 // Returns the checkpoint or the directory that a path typed by a user means: the state file ("run/checkpoint") means
 // its directory, a file of a checkpoint ("run/model.ckpt-600.index", .data-00000-of-00001, .meta) the checkpoint.
 std::string CheckpointNamed(const std::string& path);

@@ -468,6 +468,24 @@ TEST_CASE("What is no checkpoint is told from what is missing") {
   CHECK(absl::IsNotFound(OpenCheckpoint(ModelDir().path).status()));
 }
 
+TEST_CASE("Checkpoints that only a state file would find are named where there is none") {
+  const ModelDir dir;
+  REQUIRE(files::MakeDirectories(dir.path).ok());
+  const auto message = [&] {
+    const absl::Status status = OpenCheckpoint(dir.path).status();
+    CHECK(absl::IsNotFound(status));
+    return Message(status);
+  };
+  dir.Write("ckpt-4.data-00000-of-00001", "");
+  CHECK(message() == "there is no checkpoint in " + dir.path);
+  dir.Write("ckpt-5.index", "");
+  const std::string named = dir.path + " has no state file that names its latest checkpoint; name one: ";
+  CHECK(message() == named + dir.File("ckpt-5"));
+  dir.Write("checkpoint", "damaged");
+  for (const char* name : {"ckpt-6.index", "ckpt-7.index", "ckpt-8.index"}) dir.Write(name, "");
+  CHECK(message() == named + dir.File("ckpt-5") + ", " + dir.File("ckpt-6") + ", " + dir.File("ckpt-7") + ", ...");
+}
+
 TEST_CASE("Checkpoints are listed in the order of saving, those that are not in the state file first") {
   const ModelDir dir;
   dir.Save({"10", "2", "30"}, /*keep_max=*/0);  // the state file has 30 alone
