@@ -122,9 +122,11 @@ std::optional<std::vector<int32_t>> UsersFromFlag() {
                           [](const std::string& item, int32_t* n) { return absl::SimpleAtoi(item, n); });
 }
 
-absl::Status CheckUsers(const flags::CommandLine&) {
-  return UsersFromFlag() ? absl::OkStatus()
-                         : flags::FlagError("predict", "needs a comma-separated list of users, or -");
+absl::Status CheckUsers(const flags::CommandLine& command_line) {
+  if (!UsersFromFlag()) return flags::FlagError("predict", "needs a comma-separated list of users, or -");
+  // In a flag file the empty value is the default.
+  if (!absl::GetFlag(FLAGS_predict).empty() || !command_line.given("predict")) return absl::OkStatus();
+  return flags::FlagError("predict", "names no user; without the flag, the program trains");
 }
 
 absl::Status CheckEvalBatchSize(const flags::CommandLine&) {

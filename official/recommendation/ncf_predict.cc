@@ -70,8 +70,8 @@ absl::Status PredictUser(train::Estimator& estimator, const Ratings& ratings, in
 absl::StatusOr<int32_t> FindUser(const Ratings& ratings, int32_t id) {
   const auto found = std::find(ratings.user_ids.begin(), ratings.user_ids.end(), id);
   if (found != ratings.user_ids.end()) return static_cast<int32_t>(found - ratings.user_ids.begin());
-  return absl::NotFoundError(
-      absl::StrCat("user ", id, " is not among the ", ratings.num_users(), " users of the ratings"));
+  return absl::NotFoundError(absl::StrFormat("user %d is not among the %d users with at least %d ratings", id,
+                                             ratings.num_users(), kFewestRatings));
 }
 
 absl::StatusOr<std::vector<float>> ScoresOfItems(train::Estimator& estimator, const Ratings& ratings, int32_t user) {

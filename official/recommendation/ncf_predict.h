@@ -21,17 +21,17 @@ struct PredictOptions {
 };
 
 // Prints the top_k items with the highest scores for each user, of those that the user has not rated; equal ones in the
-// order in which they first appear in the ratings. NotFound for a user without ratings.
+// order in which they first appear in the ratings. NotFound for a user whom the ratings do not have.
 absl::Status PredictItems(train::Estimator& estimator, const Ratings& ratings, const PredictOptions& options,
                           std::ostream& out);
 
 // Does the same for the users in the lines that arrive at the descriptor `in`, until its end. A line that is not the
-// number of a user with ratings is logged with its number, and the others follow; at the end the error is DataLoss if
+// number of a user of the ratings is logged with its number, and the others follow; at the end the error is DataLoss if
 // there was such a line.
 absl::Status PredictLines(train::Estimator& estimator, const Ratings& ratings, int in, const PredictOptions& options,
                           std::ostream& out);
 
-// Returns the row of the user in the embeddings; NotFound for a user without ratings.
+// Returns the row of the user in the embeddings; NotFound for a user whom the ratings do not have.
 absl::StatusOr<int32_t> FindUser(const Ratings& ratings, int32_t id);
 
 // Returns the scores of all items for the user of a row.

@@ -13,13 +13,16 @@
 #include "official/recommendation/ncf_input.h"
 #include "official/recommendation/ncf_predict.h"
 #include "official/recommendation/ncf_samples.h"
+#include "official/recommendation/op/neural_factorization.h"
 #include "official/recommendation/synthetic.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/start_threads.h"
 #include "utils/data/fingerprint.h"
+#include "utils/flags/network.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
+#include "utils/misc/text.h"
 #include "utils/run/batch_size.h"
 #include "utils/run/mlperf_hook.h"
 #include "utils/run/rehearsal.h"
@@ -28,9 +31,10 @@
 namespace official::recommendation {
 namespace {
 
-// Candidates that an evaluation scores at a time, if --eval_batch_size is not given: so many that what is computed once
-// for all of them costs little.
-constexpr int64_t kEvalBatchSize = 1 << 20;
+// Candidates that an evaluation scores at a time, if --eval_batch_size is not given. The fused op keeps none of their
+// layers: so many that what is computed once for all of them costs little. Op by op, a layer of all of them is in
+// memory: so few that it stays in the caches.
+constexpr int64_t kFusedEvalBatchSize = 1 << 20, kLayeredEvalBatchSize = 1 << 14;
 
 // Of the negatives that an evaluation draws: with every --seed it ranks the same items, in training and afterwards.
 constexpr uint64_t kEvalSeed = 1;
@@ -54,9 +58,16 @@ absl::StatusOr<ItemNames> LoadItemNames(const NcfConfig& config, const Ratings& 
                                                     config.item_names, ratings.num_items()));
 }
 
+// The number of candidates that an evaluation scores at a time.
+int64_t EvalBatchSize(const NcfConfig& config) {
+  const auto num_layers = static_cast<int>(config.model.layers.size()) - 1;  // the first size is of their input
+  const bool is_fused = ComputesFactorization(config.train.dtype, num_layers);
+  return config.eval_batch_size.value_or(is_fused ? kFusedEvalBatchSize : kLayeredEvalBatchSize);
+}
+
 // The number of users that an evaluation scores at a time.
 int64_t UsersPerBatch(const NcfConfig& config, int num_candidates) {
-  return std::max<int64_t>(1, config.eval_batch_size.value_or(kEvalBatchSize) / num_candidates);
+  return std::max<int64_t>(1, EvalBatchSize(config) / num_candidates);
 }
 
 // For --use_synthetic_data: an evaluation is one batch.
@@ -172,11 +183,11 @@ std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& co
           {"opt_adam_epsilon", kAdam.epsilon}};
 }
 
-// Shows what is recommended to some users, if one replica, which predicts, evaluates, and if the items need no more
-// memory than a batch of the evaluation does. The evaluation is over: a prediction that fails is only told.
+// Shows what is recommended to some users, if one replica, which predicts, evaluates, and if the items are no more than
+// an evaluation may score at a time. The evaluation is over: a prediction that fails is only told.
 absl::Status ShowSamples(const NcfConfig& config, const NcfData& data, train::Estimator& estimator) {
   const bool is_alone = estimator.strategy().num_replicas_in_sync() == 1 && !estimator.strategy().has_other_workers();
-  const bool fits = data.loaded.ratings.num_items() <= config.eval_batch_size.value_or(kEvalBatchSize);
+  const bool fits = data.loaded.ratings.num_items() <= config.eval_batch_size.value_or(kFusedEvalBatchSize);
   if (config.train.eval_samples == 0 || config.performance.use_synthetic_data || !is_alone || !fits) {
     return absl::OkStatus();
   }
@@ -185,6 +196,22 @@ absl::Status ShowSamples(const NcfConfig& config, const NcfData& data, train::Es
   if (samples.ok()) return estimator.AddEvalSamples(*std::move(samples));
   LOG(WARNING) << "there are no samples of this evaluation: " << samples.status().message();
   return absl::OkStatus();
+}
+
+bool Predicts(const NcfConfig& config) { return config.predict_lines || !config.predict.empty(); }
+
+// Refuses to use a training on ratings of one's own without them, before others are downloaded or made.
+absl::Status CheckHasRatingsOfTraining(const NcfConfig& config) {
+  const bool uses_training = Predicts(config) || config.base.eval_only;
+  if (!uses_training || !config.ratings.ratings_file.empty() || config.performance.use_synthetic_data) {
+    return absl::OkStatus();
+  }
+  const flags::FlagValues trained = flags::FlagsOfTraining(config.train.model_dir);
+  const auto file = trained.find("ratings_file");
+  if (file == trained.end() || file->second.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the network in --model_dir=", misc::Printable(config.train.model_dir),
+                                                 " was trained with --ratings_file=", misc::Printable(file->second),
+                                                 "; give that flag, or the file where it is now"));
 }
 
 absl::Status Predict(const NcfConfig& config, std::ostream& results) {
@@ -238,7 +265,8 @@ train::RunFact UsersAndItems(const RatingsOptions& options, const std::string& m
 absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
   NcfConfig config = given;
   compute::StartThreads(compute::NumThreads());  // ratings are read in parallel, before there is a device
-  if (config.predict_lines || !config.predict.empty()) return Predict(config, results);
+  RETURN_IF_ERROR(CheckHasRatingsOfTraining(config));
+  if (Predicts(config)) return Predict(config, results);
   config.base.stop_threshold = config.hr_threshold;
   std::unique_ptr<run::Session> session;  // none for a rehearsal
   if (!run::Rehearses(config)) {
@@ -265,7 +293,7 @@ absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
   const run::SessionOptions options = {
       .name = "recommendation",
       .tensors_to_log = {"cross_entropy", "learning_rate"},
-      .run_parameters = {{"eval_batch_size", config.eval_batch_size.value_or(kEvalBatchSize)},
+      .run_parameters = {{"eval_batch_size", EvalBatchSize(config)},
                          {"hr_threshold", threshold},
                          {"number_factors", config.model.num_factors}},
       .metrics = {"HR", "NDCG", "loss"},

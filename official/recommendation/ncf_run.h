@@ -19,7 +19,7 @@ struct NcfConfig : run::Config {
   RatingsOptions ratings;
   int num_neg = 4;                         // negatives for each positive example
   std::optional<int> num_eval_negatives;   // negatives for each user of an evaluation; unset: see EvalOptions
-  std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: many
+  std::optional<int64_t> eval_batch_size;  // candidates scored at a time; unset: as many as are fast
   std::optional<double> hr_threshold;      // HR at which training ends
   std::optional<std::string> mlperf_log;   // the file for MLPerf's log of the training
   bool ml_perf = false;                    // MLPerf's rule for the candidates of an evaluation
@@ -35,7 +35,8 @@ train::Model ModelFor(ModelConfig model, const Ratings& ratings);
 // The users and items of the ratings as a fact of the training: another run must have the same, in the same order.
 train::RunFact UsersAndItems(const RatingsOptions& options, const std::string& model_dir, const Ratings& ratings);
 
-// Trains and evaluates, or predicts if users are given. Results go to `results`, all else to the log.
+// Trains and evaluates, or predicts if users are given. Results go to `results`, all else to the log. InvalidArgument
+// if what was trained on a ratings file is to be evaluated or to predict without one.
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results);
 
 }  // namespace official::recommendation

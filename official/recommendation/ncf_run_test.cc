@@ -247,6 +247,47 @@ TEST_CASE("Evaluating what was trained gives the same again, however many candid
   CHECK(absl::IsNotFound(RunStatus(config)));
 }
 
+TEST_CASE("Networks that are computed layer by layer are evaluated in smaller batches, with the same HR") {
+  NcfConfig config = SmallConfig();
+  config.base.train_epochs = 4;
+  config.base.epochs_between_evals = 4;
+  const std::string network = GENERATE("the default", "half precision", "deep");
+  CAPTURE(network);
+  if (network == "half precision") config.train.dtype = compute::DType::kFloat16;
+  if (network == "deep") config.model.layers = std::vector<int64_t>(10, 8);
+  const nlohmann::json trained = Evaluations(Run(config)).at(0);
+  CHECK(trained["HR"] > 0);
+  const nlohmann::json record =
+      nlohmann::json::parse(files::ReadFile(config.train.model_dir + "/benchmark_run.log", 1 << 20).value());
+  const auto& parameters = record.at("run_parameters");
+  const auto size = std::find_if(parameters.begin(), parameters.end(), [](const nlohmann::json& parameter) {
+    return parameter["name"] == "eval_batch_size";
+  });
+  REQUIRE(size != parameters.end());
+  CHECK(size->at("long_value") == (network == "the default" ? 1 << 20 : 1 << 14));
+  config.base.eval_only = true;
+  config.eval_batch_size = 1 << 20;
+  CHECK(Evaluations(Run(config)).at(0)["HR"] == trained["HR"]);
+}
+
+TEST_CASE("What was trained on a ratings file is not used without one") {
+  NcfConfig config = SmallConfig();
+  config.performance.max_train_steps = 1;
+  config.train.flags_text = "--ratings_file=" + config.ratings.ratings_file + "\n";
+  Run(config);
+  config.base.eval_only = GENERATE(false, true);
+  if (!config.base.eval_only) config.predict = {1};
+  NcfConfig without = config;
+  without.ratings.ratings_file = "";
+  without.ratings.download_if_missing = false;
+  const absl::Status status = RunStatus(without);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() == "the network in --model_dir=" + config.train.model_dir +
+                                " was trained with --ratings_file=" + config.ratings.ratings_file +
+                                "; give that flag, or the file where it is now");
+  Run(config);
+}
+
 TEST_CASE("Items that a user has not rated are found for the user") {
   NcfConfig config = SmallConfig();
   Run(config);
@@ -265,6 +306,7 @@ TEST_CASE("Items that a user has not rated are found for the user") {
   }
   config.predict = {100000};
   CHECK(absl::IsNotFound(RunStatus(config)));
+  CHECK(RunStatus(config).message() == "--predict: user 100000 is not among the 150 users with at least 20 ratings");
 }
 
 TEST_CASE("A prediction from generated ratings says so, as a training does") {

@@ -1,5 +1,6 @@
 #include "official/report/metric_log.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -20,7 +21,16 @@ struct Record {
   std::string name;
   double value = 0;
   int64_t step = 0;
+  bool is_marked = false;  // as one of training
 };
+
+// True if the record's extras tell that it is of training.
+bool IsMarked(const nlohmann::json& record) {
+  const auto extras = record.find("extras");
+  return extras != record.end() && extras->is_array() &&
+         std::find(extras->begin(), extras->end(), nlohmann::json{{"name", "mode"}, {"value", "train"}}) !=
+             extras->end();
+}
 
 // The names under which training hooks log; evaluations log all others, and a loss too.
 bool IsOfTraining(const std::string& name) {
@@ -37,12 +47,14 @@ bool Parse(absl::string_view line, Record& record) {
   if (!value->is_number() && !value->is_null()) return false;
   record.name = *name;
   record.value = value->is_number() ? value->get<double>() : std::nan("");
+  record.is_marked = IsMarked(json);
   record.step = step != json.end() && step->is_number_integer() ? step->get<int64_t>() : -1;
   return true;
 }
 
-// Divides records into those of the training and of evaluations. An evaluation logs its metrics in the order of their
-// names, so that its loss comes after "accuracy" or before "metrics/accuracy" of the same step.
+// Divides records into those of the training and of evaluations. Where losses of the training are marked, all others
+// are of evaluations. Else an evaluation logs its metrics in the order of their names, so that its loss comes after
+// "accuracy" or before "metrics/accuracy" of the same step.
 class Sorter {
  public:
   explicit Sorter(Curves& curves) : curves_(curves) {}
@@ -50,10 +62,11 @@ class Sorter {
   void Add(const Record& record) {
     const bool has_metric = record.name != "loss" && !IsOfTraining(record.name);
     if (loss_) PutLoss(has_metric && record.step == loss_->step && record.name > loss_->name);
+    has_marks_ |= record.is_marked;
     if (record.name != "loss") {
       Put(record, has_metric);
-    } else if (evaluated_step_ == record.step && record.step >= 0) {
-      Put(record, /*of_evaluation=*/true);
+    } else if (has_marks_ || (evaluated_step_ == record.step && record.step >= 0)) {
+      Put(record, /*of_evaluation=*/!record.is_marked);
     } else {
       loss_ = record;
     }
@@ -74,6 +87,7 @@ class Sorter {
   }
 
   Curves& curves_;
+  bool has_marks_ = false;       // losses of the training are marked from here on
   int64_t evaluated_step_ = -1;  // of the record before, if it was of an evaluation
   std::optional<Record> loss_;   // held until the next record, which may tell that it is an evaluation's
 };

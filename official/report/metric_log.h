@@ -9,8 +9,9 @@
 
 namespace official::report {
 
-// Adds the values of metric.log to curves. In metric.log the loss of an evaluation stands, in the order of names, after
-// or before other metrics of the same step, which tells it from that of a training step. Lines that are not JSON
+// Adds the values of metric.log to curves. The extras of a training step's loss have the mode "train", which tells it
+// from the loss of an evaluation; where no loss has them, as in logs of TensorFlow's programs, an evaluation's is known
+// by other metrics of the same step, after or before which it stands in the order of names. Lines that are not JSON
 // objects of a metric are counted in a note, except the last one if it has no end. Errors are those of files that
 // cannot be opened or read.
 absl::Status ReadMetricLog(const std::string& path, Curves& curves, std::vector<std::string>& notes);

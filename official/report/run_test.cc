@@ -31,9 +31,9 @@ std::string NewDirectory(const std::string& name) {
 
 void Write(const std::string& path, const std::string& text) { REQUIRE(files::WriteFileAtomically(path, text).ok()); }
 
-std::string Metric(const std::string& name, const std::string& value, int step) {
+std::string Metric(const std::string& name, const std::string& value, int step, const std::string& extras = "") {
   return absl::StrCat("{\"name\": \"", name, "\", \"value\": ", value, ", \"unit\": null, \"global_step\": ", step,
-                      ", \"timestamp\": \"2026-01-01T00:00:00.000000Z\", \"extras\": []}\n");
+                      ", \"timestamp\": \"2026-01-01T00:00:00.000000Z\", \"extras\": [", extras, "]}\n");
 }
 
 tensorflow::Event Scalar(int64_t step, const std::string& tag, float value) {
@@ -83,6 +83,21 @@ TEST_CASE("Curves of metric.log: the loss before metrics of later names is the e
   const Bucket evaluation = Total(run.curves.at({"loss", Split::kEvaluation}).buckets());
   CHECK(evaluation.count == 1);
   CHECK(evaluation.last == 7);
+}
+
+TEST_CASE("Curves of metric.log: a loss that is marked is the training's, then any other is an evaluation's") {
+  const std::string directory = NewDirectory("metric_log_marked"), mark = R"({"name": "mode", "value": "train"})";
+  Write(directory + "/metric.log", Metric("loss", "9", 1) + Metric("loss", "8", 2, mark) +
+                                       Metric("loss", "7", 3, R"({"name": "a", "value": null})") +
+                                       Metric("loss", "6", 4, R"({"name": "a", "value": "b"}, )" + mark) +
+                                       Metric("loss", "5", 4));
+  const Run run = ReadRun(directory).value();
+  const Bucket training = Total(run.curves.at(kTrainingLoss).buckets());
+  CHECK(training.count == 3);  // of steps 1, 2 and 4
+  CHECK(training.last == 6);
+  const Bucket evaluation = Total(run.curves.at({"loss", Split::kEvaluation}).buckets());
+  CHECK(evaluation.count == 2);  // of steps 3 and 4
+  CHECK(evaluation.last == 5);
 }
 
 TEST_CASE("Lines of metric.log that are no metrics are told, except one that is being written") {

@@ -134,7 +134,7 @@ graphs() {
     "$root/bin/mnist_main" --num_gpus=1 --use_synthetic_data --max_train_steps=50 --log_every_n_steps=1 \
       --cuda_graphs=$mode --model_dir="$TEST_TMPDIR/graphs_$mode" --log_format=simple || return 1
     grep '"loss"' "$TEST_TMPDIR/graphs_$mode/metric.log" |
-      sed 's/.*"value": *\([^,}]*\).*/\1/' >"$TEST_TMPDIR/graphs_$mode.losses"
+      sed 's/.*"loss", "value": *\([^,}]*\).*/\1/' >"$TEST_TMPDIR/graphs_$mode.losses"
   done
   cmp "$TEST_TMPDIR"/graphs_{must,off}.losses || return 1
   echo "$(wc -l <"$TEST_TMPDIR/graphs_off.losses") losses of mnist are the same with and without CUDA graphs"

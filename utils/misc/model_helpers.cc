@@ -117,7 +117,8 @@ absl::Status Delete(const fs::path& entry) {
 }  // namespace
 
 bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric) {
-  return stop_threshold.has_value() && eval_metric >= *stop_threshold;
+  // Metrics are floats: as such 0.95 is less than the double 0.95, which the threshold is.
+  return stop_threshold.has_value() && static_cast<float>(eval_metric) >= static_cast<float>(*stop_threshold);
 }
 
 absl::StatusOr<bool> ApplyClean(const std::string& model_dir, const std::vector<std::string>& keep) {

@@ -9,7 +9,7 @@
 
 namespace official::misc {
 
-// True if training may stop early: there is a threshold and the metric has reached it. False for a NaN.
+// True if training may stop early: there is a threshold and the metric has reached it, both as floats. False for a NaN.
 bool PastStopThreshold(std::optional<double> stop_threshold, double eval_metric);
 
 // Does --clean: empties `model_dir`, so that the run starts over. The directory itself stays (it may be a link or a

@@ -22,6 +22,10 @@ TEST_CASE("PastStopThreshold is reached at the threshold") {
        std::vector<std::pair<double, double>>{{.54, 1}, {54, 100}, {-.54, 0}, {0, 0}, {.54, .54}, {0, 1.5}}) {
     CHECK(PastStopThreshold(threshold, metric));
   }
+  // A float, as metrics are, may be below the double of the same digits.
+  CHECK(0.95 > double{0.95f});
+  CHECK(PastStopThreshold(0.95, double{0.95f}));
+  CHECK_FALSE(PastStopThreshold(0.95, double{std::nextafter(0.95f, 0.0f)}));
   CHECK_FALSE(PastStopThreshold(.54, .1));
   CHECK_FALSE(PastStopThreshold(-.54, -1.5));
   CHECK_FALSE(PastStopThreshold(std::nullopt, -1.5));

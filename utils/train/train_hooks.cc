@@ -49,7 +49,9 @@ class LossMetricHook : public logs::Hook {
   absl::Status AfterStep(const logs::StepInfo& step) override {
     if (!is_due_) return absl::OkStatus();
     logged_step_ = step.global_step;
-    return logger_->LogMetric({.name = "loss", .value = *step.loss, .global_step = step.global_step});
+    // An evaluation logs a loss of this name too.
+    return logger_->LogMetric(
+        {.name = "loss", .value = *step.loss, .global_step = step.global_step, .extras = {{"mode", "train"}}});
   }
 
  private:

@@ -14,7 +14,7 @@ namespace official::train {
 std::unique_ptr<logs::Hook> MakeFirstStepHook();
 
 // Returns a hook that logs `loss`, the total loss of the step's batch before its update, to `logger` at every multiple
-// of `every_n_steps`.
+// of `every_n_steps`. The record's extras have the mode "train"; those of an evaluation's loss are empty.
 std::unique_ptr<logs::Hook> MakeLossMetricHook(logs::BaseBenchmarkLogger* logger, int64_t every_n_steps);
 
 // Returns a hook that times the ops of three steps, the third to fifth of this process or, if it ends before, of those

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <string>
 #include <vector>
 
 #include "utils/logs/benchmark_logger.h"
 #include "utils/logs/captured_log.h"
+#include "utils/logs/json.h"
 
 namespace official::train {
 namespace {
@@ -56,21 +58,21 @@ TEST_CASE("The plan of a run of fewer steps is that of its last one, in JSON wit
                              Catch::Contains(R"("algorithm": "oneDNN", "count": 2, "ms": 4)"));
 }
 
-// Counts what is logged.
-class Counter : public logs::BaseBenchmarkLogger {
+// Keeps what is logged.
+class KeptRecords : public logs::BaseBenchmarkLogger {
  public:
-  int count() const { return count_; }
+  const std::vector<std::string>& records() const { return records_; }
 
  private:
-  absl::Status WriteMetric(const logs::Json&) override {
-    ++count_;
+  absl::Status WriteMetric(const logs::Json& record) override {
+    records_.push_back(logs::DumpJson(record));
     return absl::OkStatus();
   }
-  int count_ = 0;
+  std::vector<std::string> records_;
 };
 
 TEST_CASE("The loss is logged once for each multiple that a step passes, though other workers make steps, too") {
-  Counter logger;
+  KeptRecords logger;
   const auto hook = MakeLossMetricHook(&logger, /*every_n_steps=*/10);
   REQUIRE(hook->Begin({.global_step = 25}).ok());
   // The step that is expected, the one that it was, and what has been logged then.
@@ -81,8 +83,21 @@ TEST_CASE("The loss is logged once for each multiple that a step passes, though 
     logs::StepInfo step = {.global_step = was};
     if (wants_loss) step.loss = 0.5;
     REQUIRE(hook->AfterStep(step).ok());
-    CHECK(logger.count() == logged);
+    CHECK(static_cast<int>(logger.records().size()) == logged);
   }
+}
+
+TEST_CASE("The record of a loss tells that it is of training") {
+  KeptRecords logger;
+  const auto hook = MakeLossMetricHook(&logger, /*every_n_steps=*/1);
+  REQUIRE(hook->Begin({.global_step = 0}).ok());
+  REQUIRE(hook->BeforeStep(1, {}).loss);
+  REQUIRE(hook->AfterStep({.global_step = 1, .loss = 0.5}).ok());
+  REQUIRE(logger.LogEvaluationResult({{"loss", 0.25}}, /*global_step=*/1).ok());
+  REQUIRE(logger.records().size() == 2);
+  CHECK_THAT(logger.records()[0], Catch::Contains(R"("value": 0.5,)") &&
+                                      Catch::EndsWith(R"("extras": [{"name": "mode", "value": "train"}]})"));
+  CHECK_THAT(logger.records()[1], Catch::Contains(R"("value": 0.25,)") && Catch::EndsWith(R"("extras": []})"));
 }
 
 }  // namespace

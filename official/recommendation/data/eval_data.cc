@@ -57,22 +57,33 @@ absl::Status ChooseNumNegatives(const Ratings& ratings, const EvalOptions& optio
                                 std::string* note) {
   *num_negatives = options.num_negatives.value_or(kUsualNegatives);
   const FewestUnrated fewest = FindFewestUnrated(ratings);
-  const int needed = options.with_replacement ? 1 : *num_negatives;
-  if (fewest.num_left >= needed) return absl::OkStatus();
+  if (fewest.num_left >= *num_negatives) return absl::OkStatus();
   const std::string who = absl::StrFormat("user %d has rated %d of the %d items", ratings.user_ids[fewest.user],
                                           fewest.num_rated, ratings.num_items());
-  if (!options.num_negatives && fewest.num_left >= kFewestUsualNegatives) {
+  // With replacement any number can be drawn, but the ranking has no more items than there are.
+  const int needed = !options.num_negatives     ? kFewestUsualNegatives
+                     : options.with_replacement ? kFewestNegatives
+                                                : *num_negatives;
+  if (fewest.num_left >= needed) {
+    if (options.with_replacement) {
+      *note =
+          absl::StrFormat("evaluations rank a user's last item among at most %d different negatives, of %d drawn: %s",
+                          fewest.num_left, *num_negatives, who);
+      return absl::OkStatus();
+    }
     *num_negatives = fewest.num_left;
     *note = absl::StrFormat("evaluations rank a user's last item among %d negatives, not %d: %s", fewest.num_left,
                             kUsualNegatives, who);
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrFormat(
-      "%s, which leaves %d to be drawn as negatives for the evaluation, where %d are needed%s", who, fewest.num_left,
-      options.num_negatives ? needed : std::min(needed, kFewestUsualNegatives),
-      fewest.num_left < kFewestNegatives
-          ? ": leave this user out, or give ratings of more users and items"
-          : absl::StrFormat("; give --num_eval_negatives=%d, or leave this user out", fewest.num_left)));
+  // So many rank the item among all that are left.
+  const int enough = options.with_replacement ? *num_negatives : fewest.num_left;
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s, which leaves %d to be drawn as negatives for the evaluation, where %d are needed%s", who,
+                      fewest.num_left, needed,
+                      fewest.num_left < kFewestNegatives
+                          ? ": leave this user out, or give ratings of more users and items"
+                          : absl::StrFormat("; give --num_eval_negatives=%d, or leave this user out", enough)));
 }
 
 }  // namespace

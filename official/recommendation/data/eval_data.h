@@ -22,7 +22,7 @@ inline constexpr int kFewestNegatives = 10;
 
 struct EvalOptions {
   // The number of negatives for each user. Unset: kUsualNegatives or, if a user has fewer unrated items, as many as the
-  // user with the fewest has, but at least kFewestUsualNegatives.
+  // user with the fewest has, but at least kFewestUsualNegatives; with replacement always kUsualNegatives.
   std::optional<int> num_negatives = std::nullopt;
   // MLPerf's rule (--ml_perf): negatives are drawn with replacement, and repeats are left out of the ranking.
   bool with_replacement = false;
@@ -32,7 +32,7 @@ struct EvalOptions {
 // The candidates of U users, C = 1 + num_negatives each.
 struct EvalData {
   int num_candidates = 0;      // C
-  std::string note;            // the reason for fewer than kUsualNegatives, where nobody asked for that; one line
+  std::string note;            // the reason for fewer different negatives than were asked for or are usual; one line
   std::vector<int32_t> items;  // [U, C]: the held-out item in column 0, then the negatives in the order drawn
   // The columns of each user whose item is in an earlier column too, ascending, the users one after another. Their
   // scores count as -infinity. Empty if drawn without replacement.
@@ -48,9 +48,9 @@ struct EvalData {
 };
 
 // Draws the negatives uniformly from the items that the user rated neither for training nor as the held-out one. The
-// result is the same for every call and number of threads. InvalidArgument, naming the user and the largest
-// num_negatives that would do, if there is one of at least kFewestNegatives, if a user has too few such items: fewer
-// than num_negatives without replacement, none with it.
+// result is the same for every call and number of threads. InvalidArgument if a user has too few such items: fewer than
+// num_negatives or, with replacement, than kFewestNegatives; if it is unset, fewer than kFewestUsualNegatives. It names
+// the user and, unless there are fewer than kFewestNegatives, a num_negatives that would do.
 absl::StatusOr<EvalData> MakeEvalData(const Ratings& ratings, const EvalOptions& options);
 
 }  // namespace official::recommendation

@@ -82,7 +82,6 @@ TEST_CASE("Negatives that are not there are an error, not an endless search") {
   CHECK(MakeEvalData(ratings, {.num_negatives = 980}).value().num_candidates == 981);
   CHECK(MakeEvalData(ratings, {.num_negatives = 980}).value().note.empty());
   CHECK(absl::IsInvalidArgument(MakeEvalData(ratings, {.num_negatives = 981}).status()));
-  CHECK(MakeEvalData(ratings, {.with_replacement = true}).value().num_candidates == 1000);
 
   // Without a wish there are as many as every user has.
   const EvalData fewer = MakeEvalData(ratings, {}).value();
@@ -91,24 +90,44 @@ TEST_CASE("Negatives that are not there are an error, not an endless search") {
         "evaluations rank a user's last item among 980 negatives, not 999: user 100 has rated 60 of the 1040 items");
   CHECK(fewer.items == MakeEvalData(ratings, {.num_negatives = 980}).value().items);
 
+  // With replacement as many are drawn, but they are no more different items.
+  const EvalData repeated = MakeEvalData(ratings, {.with_replacement = true}).value();
+  CHECK(repeated.num_candidates == 1000);
+  CHECK(repeated.note ==
+        "evaluations rank a user's last item among at most 980 different negatives, of 999 drawn: "
+        "user 100 has rated 60 of the 1040 items");
+  CHECK(MakeEvalData(ratings, {.num_negatives = 980, .with_replacement = true}).value().note.empty());
+
   // But no ranking among a handful is made without being asked for.
   std::vector<Rating> most;
   for (int item = 1; item <= 60 + 98; ++item) most.push_back({item <= 60 ? 1 : 2, item, item});
-  const absl::Status few = MakeEvalData(SplitRatings(most).value(), {}).status();
-  CHECK(absl::IsInvalidArgument(few));
-  CHECK_THAT(std::string(few.message()), Contains("user 2 has rated 98 of the 158 items, which leaves 60 ") &&
-                                             Contains("99 are needed; give --num_eval_negatives=60"));
+  const Ratings short_of_items = SplitRatings(most).value();
+  for (const bool with_replacement : {false, true}) {
+    const absl::Status few = MakeEvalData(short_of_items, {.with_replacement = with_replacement}).status();
+    CHECK(absl::IsInvalidArgument(few));
+    CHECK_THAT(std::string(few.message()), Contains("user 2 has rated 98 of the 158 items, which leaves 60 ") &&
+                                               Contains("99 are needed; give --num_eval_negatives=") &&
+                                               Contains(with_replacement ? "=999, or" : "=60, or"));
+  }
+  const EvalData wanted = MakeEvalData(short_of_items, {.num_negatives = 999, .with_replacement = true}).value();
+  CHECK(wanted.num_candidates == 1000);
+  CHECK_THAT(wanted.note, Contains("among at most 60 different negatives, of 999 drawn: user 2 has rated 98"));
 
   // With fewer than 10 every item would be one of the first 10.
   for (const int num_left : {9, 10}) {
     std::vector<Rating> short_list;
     for (int item = 1; item <= 25; ++item) short_list.push_back({1, item, item});
     for (int item = num_left + 1; item <= num_left + 25; ++item) short_list.push_back({2, item, item});
-    const absl::Status status = MakeEvalData(SplitRatings(short_list).value(), {}).status();
+    const Ratings ratings = SplitRatings(short_list).value();
+    const absl::Status status = MakeEvalData(ratings, {}).status();
     CHECK(absl::IsInvalidArgument(status));
     CHECK_THAT(std::string(status.message()),
                Contains(num_left == 9 ? ": leave this user out, or give ratings of more users and items"
                                       : "; give --num_eval_negatives=10, or leave this user out"));
+    // That many draws could be of any number of items.
+    const absl::Status repeated = MakeEvalData(ratings, {.num_negatives = 999, .with_replacement = true}).status();
+    CHECK(repeated.ok() == (num_left == 10));
+    if (num_left == 9) CHECK_THAT(std::string(repeated.message()), Contains("leaves 9 ") && Contains("10 are needed"));
   }
 
   // One user alone has rated all there is.

@@ -114,8 +114,13 @@ absl::StatusOr<std::vector<Rating>> ReadDataset(const MovieLens& dataset, const 
 absl::StatusOr<Ratings> SplitFile(const std::string& path, absl::StatusOr<std::vector<Rating>> ratings) {
   if (!ratings.ok()) return ratings.status();
   absl::StatusOr<Ratings> split = SplitRatings(*std::move(ratings));
-  if (split.ok()) return split;
-  return absl::Status(split.status().code(), absl::StrCat(path, ": ", split.status().message()));
+  if (!split.ok()) return absl::Status(split.status().code(), absl::StrCat(path, ": ", split.status().message()));
+  if (split->num_left_out_users > 0) {
+    LOG(WARNING) << absl::StrFormat("%s: users with fewer than %d ratings are left out: %d of %d, with %d ratings",
+                                    path, kFewestRatings, split->num_left_out_users,
+                                    split->num_left_out_users + split->num_users(), split->num_left_out_ratings);
+  }
+  return split;
 }
 
 }  // namespace

@@ -30,9 +30,9 @@ struct LoadedRatings {
 // Reads ratings.csv, ratings.dat, u.data or <dataset>.zip, the first there is, in data_dir/<dataset>/ or else in
 // data_dir itself; downloads the zip into data_dir/<dataset>/ if there is none of them. If that fails, returns an error
 // that says why (Unavailable, or NotFound without download_if_missing) where data_dir was given, else generated ratings
-// of the data set's size. Lines that are left out are logged. InvalidArgument if there is no such data set, DataLoss if
-// the file, with these lines, does not have the data set's number of ratings. Other errors are those of ReadRatings and
-// SplitRatings.
+// of the data set's size. Lines and users that are left out are logged. InvalidArgument if there is no such data set,
+// DataLoss if the file, with these lines, does not have the data set's number of ratings. Other errors are those of
+// ReadRatings and SplitRatings.
 absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options);
 
 // Puts the ratings of a data set and the names of its items, as they are published, into data_dir/<dataset>/, where

@@ -85,7 +85,16 @@ TEST_CASE_METHOD(Fixture, "A ratings file is read instead of a data set") {
   std::string text;
   for (int i = 1; i <= 20; ++i) absl::StrAppend(&text, "7,", i, ",1,", i, "\n");
   Write("mine.csv", text);
-  CHECK(LoadRatings(options_).value().ratings.num_positives() == 19);
+  {
+    logs::CapturedLog log(logs::LogFormat::kSimple);
+    CHECK(LoadRatings(options_).value().ratings.num_positives() == 19);
+    CHECK(log.Text().empty());
+  }
+  Write("mine.csv", "1,2,3,4\n" + text + "3,1,1,1\n3,2,1,1\n");
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  CHECK(LoadRatings(options_).value().ratings.user_ids == std::vector<int32_t>{7});
+  CHECK_THAT(log.Text(), Contains("W ") && Contains(Path("mine.csv") + ": users with fewer than 20 ratings are "
+                                                                       "left out: 2 of 3, with 3 ratings\n"));
 }
 
 TEST_CASE_METHOD(Fixture, "As many bad lines are left out as may be") {

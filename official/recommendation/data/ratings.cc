@@ -84,6 +84,8 @@ absl::StatusOr<Ratings> SplitRatings(std::vector<Rating> ratings, int min_rating
   }
 
   Ratings split;
+  split.num_left_out_users = static_cast<int64_t>(counts.size() - num_users);
+  split.num_left_out_ratings = static_cast<int64_t>(ratings.size() - num_kept);
   split.user_ids = users.TakeIds();
   split.item_ids = items.TakeIds();
   split.held_out.resize(num_users);

@@ -28,6 +28,8 @@ struct Ratings {
   std::vector<int32_t> train_items;  // [P]
   std::vector<int64_t> offsets;      // [U + 1]: user u's items are [offsets[u], offsets[u + 1]) of train_items
   std::vector<int32_t> held_out;     // [U] each user's last item, for evaluation only
+  // The users that were dropped, and their ratings.
+  int64_t num_left_out_users = 0, num_left_out_ratings = 0;
 
   int32_t num_users() const { return static_cast<int32_t>(held_out.size()); }
   int32_t num_items() const { return static_cast<int32_t>(item_ids.size()); }
@@ -37,10 +39,13 @@ struct Ratings {
   }
 };
 
+// The fewest ratings with which a user is kept. All users of MovieLens have as many.
+inline constexpr int kFewestRatings = 20;
+
 // The official preprocessing (tensorflow/models@d64bcfe official/recommendation/data_preprocessing.py): drops users
 // with fewer than `min_ratings` (at least 2) ratings, numbers the others and their items, and holds out each user's
 // rating with the largest timestamp; of ratings with the same timestamp the last one in the order given.
 // InvalidArgument if no user is left.
-absl::StatusOr<Ratings> SplitRatings(std::vector<Rating> ratings, int min_ratings = 20);
+absl::StatusOr<Ratings> SplitRatings(std::vector<Rating> ratings, int min_ratings = kFewestRatings);
 
 }  // namespace official::recommendation

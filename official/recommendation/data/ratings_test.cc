@@ -17,6 +17,8 @@ TEST_CASE("SplitRatings numbers users and items by first appearance and holds ou
   CHECK(split.num_users() == 2);
   CHECK(split.num_items() == 4);
   CHECK(split.num_positives() == 5);
+  CHECK(split.num_left_out_users == 1);
+  CHECK(split.num_left_out_ratings == 1);
   // Of user 2's two latest ratings the last in the file is held out.
   CHECK(split.held_out == std::vector<int32_t>{1, 0});
   CHECK(split.offsets == std::vector<int64_t>{0, 3, 5});
@@ -34,7 +36,10 @@ TEST_CASE("A user needs as many ratings as wanted") {
   std::vector<Rating> ratings;
   for (int i = 0; i < 20; ++i) ratings.push_back({1, 1 + i, i});
   for (int i = 0; i < 19; ++i) ratings.push_back({2, 1 + i, i});
-  CHECK(SplitRatings(ratings).value().user_ids == std::vector<int32_t>{1});
+  const Ratings split = SplitRatings(ratings).value();
+  CHECK(split.user_ids == std::vector<int32_t>{1});
+  CHECK(split.num_left_out_users == 1);
+  CHECK(split.num_left_out_ratings == 19);
   ratings.erase(ratings.begin());
   const absl::Status status = SplitRatings(ratings).status();
   CHECK(absl::IsInvalidArgument(status));
@@ -47,6 +52,8 @@ TEST_CASE("An item that a user rated twice counts twice") {
   const Ratings split = SplitRatings(ratings, 2).value();
   CHECK(split.train_items == std::vector<int32_t>{0, 0, 1});
   CHECK(split.held_out == std::vector<int32_t>{0});
+  CHECK(split.num_left_out_users == 0);
+  CHECK(split.num_left_out_ratings == 0);
 }
 
 }  // namespace

@@ -165,6 +165,26 @@ class ProgramsTest(ProgramTestCase):
         done = self.run_ncf(f"--ratings_file={more}", *flags, "--predict=3", model_dir=model_dir)
         self.assert_succeeded(done)
 
+    def test_ratings_that_are_not_given_again(self) -> None:
+        ratings = self.write("trained", self.good)
+        self.assert_succeeded(self.run_ncf(f"--ratings_file={ratings}", "--batch_size=1000"))
+        data_dir = self.folder / "no_ratings"
+        for use in ("--predict=3", "--eval_only"):
+            with self.subTest(use):
+                done = self.run_ncf(use, f"--data_dir={data_dir}", model_dir=self.model_dir)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn(f"was trained with --ratings_file={ratings}; give that flag", done.stderr)
+                self.assertFalse(data_dir.exists())
+
+    def test_users_with_few_ratings(self) -> None:
+        ratings = self.write("few", self.good + ratings_of(1000, [1, 2, 3]))
+        told = f"{ratings}: users with fewer than 20 ratings are left out: 1 of 101, with 3 ratings"
+        flags = [f"--ratings_file={ratings}", "--batch_size=1000"]
+        self.assert_succeeded(self.run_ncf(*flags), told)
+        done = self.run_ncf(*flags, "--predict=1000", model_dir=self.model_dir)
+        self.assertEqual((done.returncode, done.stdout), (66, ""), done.stderr)
+        self.assertIn("user 1000 is not among the 100 users with at least 20 ratings", done.stderr)
+
     def test_lines_that_are_no_ratings(self) -> None:
         number = "is not in 1 to 2147483647: number"
         for name, text, words in (
@@ -185,6 +205,12 @@ class ProgramsTest(ProgramTestCase):
         words = ["user 1000 has rated 1200 of the 1200 items", "leave this user out"]
         self.refuse_ratings(2, "everything", everything, *words)
         self.refuse(2, [f"--ratings_file={self.folder / 'everything'}", "--ml_perf"], *words)
+        # Any network has a user's last item among the first 10 of 9.
+        rng = random.Random(1)
+        users = (ratings_of(user, rng.sample(range(1, 31), 22)) for user in range(1, 41))
+        self.write("eight_left", "".join(users))
+        words = ["which leaves 8 to be drawn", "99 are needed", "leave this user out"]
+        self.refuse(2, [f"--ratings_file={self.folder / 'eight_left'}", "--ml_perf"], *words)
         alone = ratings_of(7, list(range(1, 31)))
         self.refuse_ratings(2, "one_user", alone, "user 7 has rated 30 of the 30 items", "ratings of more users")
         self.refuse_ratings(2, "few", ratings_of(7, [1, 2, 3]), "none of the 1 users has 20 ratings", "one has is 3")
@@ -228,10 +254,13 @@ class ProgramsTest(ProgramTestCase):
             (["--layers=15,8"], ["--layers=15,8", "an even first size"]),
             (["--eval_batch_size=many"], ["--eval_batch_size=many", "at least 1"]),
             (["--predict=one"], ["--predict=one", "a comma-separated list of users"]),
+            (["--predict="], ["flag --predict: names no user; without the flag, the program trains"]),
             (["--stop_threshold=0.6"], ["--stop_threshold=0.6", "--hr_threshold"]),
         ):
             with self.subTest(flags):
                 self.assert_refused(self.run_ncf(*flags), 2, "FATAL Flags parsing error: ", *words)
+        config = self.write("dumped.flags", "--predict=\n")
+        self.assertEqual(self.run_ncf(f"--flagfile={config}", "--dump_config").returncode, 0)
 
 
 if __name__ == "__main__":
