@@ -27,6 +27,7 @@
 #include "utils/run/predict_lines.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
+#include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/rounds.h"
 #include "utils/train/run_facts.h"
 #include "utils/train/run_state.h"
@@ -143,15 +144,34 @@ std::vector<std::string> EvaluationMetrics(const ModelConfig& model) {
   return {"accuracy", "loss"};
 }
 
-// The names of the classes of a run that trains or evaluates. An evaluation or another start in --model_dir must have
-// those that training began with.
+// Returns the directory in which an earlier run may have left the names of its classes: --model_dir. Empty where
+// --clean has yet to empty it, which neither a rehearsal nor an evaluator does, and for workers other than the chief,
+// which may not have it.
+std::string DirectoryOfNames(const ResnetConfig& config, const run::Session* session) {
+  if (session != nullptr && session->is_chief()) return config.train.model_dir;
+  if (config.base.clean) return "";
+  return session == nullptr ? config.train.model_dir : session->evaluation_dir();
+}
+
+// Returns true if there is a training to continue or to evaluate in a directory.
+absl::StatusOr<bool> HasCheckpoint(const std::string& model_dir) {
+  if (!files::Exists(model_dir)) return false;
+  RETURN_IF_ERROR(train::CheckModelDir(model_dir));
+  ASSIGN_OR_RETURN(const std::vector<std::string> checkpoints, train::ListCheckpoints(model_dir));
+  return !checkpoints.empty();
+}
+
+// The names of the classes of a run that trains or evaluates. `model_dir` is that of DirectoryOfNames: an evaluation of
+// a training there, or another start, must have the names that it began with.
 absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std::string& model_dir) {
   if (config.model.dataset == DatasetName::kCifar10 || config.performance.use_synthetic_data) {
     return FindClasses(config.model.dataset, config.label_file, {});
   }
   if (model_dir.empty()) return FindClasses(config.model.dataset, config.label_file, {config.base.data_dir});
+  ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
   ASSIGN_OR_RETURN(NamedClasses classes,
                    FindClasses(config.model.dataset, config.label_file, {config.base.data_dir, model_dir}));
+  if (!is_trained) return classes;
   ASSIGN_OR_RETURN(const ClassNames trained, FindClassNames(model_dir));
   if (trained.empty()) return classes;
   const std::string trained_file = files::JoinPath(model_dir, kClassNamesFile);
@@ -163,11 +183,14 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std:
   return classes;
 }
 
-// Leaves the names in --model_dir for --predict, which needs no data.
+// Leaves the names in --model_dir for --predict, which needs no data, before the first checkpoint: those of a run that
+// ended without one are replaced.
 absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names) {
   if (config.base.eval_only || names.empty() || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const ClassNames kept, FindClassNames(config.train.model_dir));
-  return kept.empty() ? WriteClassNames(config.train.model_dir, names) : absl::OkStatus();
+  const std::string& model_dir = config.train.model_dir;
+  ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
+  if (is_trained && files::Exists(files::JoinPath(model_dir, kClassNamesFile))) return absl::OkStatus();
+  return WriteClassNames(model_dir, names);
 }
 
 // Nothing with synthetic data.
@@ -228,7 +251,7 @@ run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_s
 
 // The network, with the learning rate of a batch size, whose epochs are those of the run.
 ModelConfig WithSchedule(ModelConfig model, const ResnetConfig& config, const run::Input& input, int batch_size) {
-  const run::Input data = run::DataOf(config, input);
+  const run::Input data = run::DataOf(config, input, batch_size);
   model.schedule.batch_size = batch_size;
   model.schedule.num_train_examples = data.num_train_examples;
   model.schedule.total_steps = train::TotalSteps(
@@ -272,15 +295,16 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
   if (!run::Rehearses(config)) {
     ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
   }
-  const std::string model_dir = session == nullptr ? "" : session->model_dir();
   const auto bad = std::make_shared<data::BadRecords>(config.skip_bad_records);
   const auto report_bad_records = absl::MakeCleanup([&] { bad->Report(); });
-  ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, model_dir));
+  ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, DirectoryOfNames(config, session.get())));
   ASSIGN_OR_RETURN(const ModelConfig model, ModelOf(config.model, classes));
   const bool reads_train = run::ReadsTrainingData(config, session.get());
-  ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, model_dir, model, reads_train, bad));
+  const std::string written_dir = session == nullptr ? "" : session->model_dir();
+  ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, written_dir, model, reads_train, bad));
   const auto training = [&](int batch_size) {
     run::Input input = InputOf(config, sets, batch_size);
+    input.network_size = absl::StrCat(NumClasses(model), " classes");
     train::Model network = ResnetModel(WithSchedule(model, config, input, batch_size));
     return run::Training{std::move(network), std::move(input)};
   };
@@ -298,8 +322,8 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
       }};
   network.eval_samples = ImageSamples(model.dataset, classes.names);
   if (session == nullptr) return run::Rehearse(config, std::move(network), std::move(input), options, results);
-  if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
   RETURN_IF_ERROR(session->Begin(std::move(network), std::move(input), options).status());
+  if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   std::map<std::string, std::string> extra_files;
   if (!classes.names.empty()) extra_files[kClassNamesFile] = ClassNamesText(classes.names);

@@ -184,6 +184,31 @@ TEST_CASE("--overfit_batches ends each epoch after its batches, also in two part
   run::CheckSameBits(whole, parts);
 }
 
+TEST_CASE("--overfit_batches takes batches of the size that the program has chosen") {
+  ResnetConfig config = SmallConfig(9);  // 45 images
+  config.base.batch_size = 0;
+  config.base.overfit_batches = 2;
+  config.base.train_epochs = 3;
+  config.base.epochs_between_evals = 3;
+  config.rehearsal = GENERATE(run::Rehearsal::kNone, run::Rehearsal::kPrintSchedule);
+  std::string out;
+  int batch_size = 0;
+  {
+    logs::CapturedLog log(logs::LogFormat::kJson);
+    out = Run(config);
+    const std::string text = log.Text();
+    for (const absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+      const nlohmann::json event = nlohmann::json::parse(line.begin(), line.end());
+      if (event.at("event") == "batch_size") batch_size = event.at("batch_size");
+    }
+  }
+  REQUIRE(batch_size > 0);
+  const int steps = 3 * (batch_size < 45 ? 2 : 1);
+  const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
+  const int last = nlohmann::json::parse(lines.back())["global_step"];
+  CHECK(last == (config.rehearsal == run::Rehearsal::kNone ? steps : steps - 1));
+}
+
 TEST_CASE("A run that continues with another batch size warns that its schedule counts in the new steps") {
   ResnetConfig config = SmallConfig(9);
   config.model.schedule.schedule = GENERATE(LrSchedule::kPiecewise, LrSchedule::kCosine, LrSchedule::kConstant);

@@ -1,6 +1,7 @@
 #include "utils/data/batch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -46,6 +47,7 @@ class BatchedDataset : public BatchSource {
         pool_(num_threads) {}
   const ElementSpec& spec() const override { return dataset_->spec(); }
   std::optional<int64_t> num_examples() const override { return dataset_->num_examples(); }
+  void Cancel() override { cancelled_ = true; }
 
   absl::StatusOr<std::optional<Batch>> Next() override {
     RETURN_IF_ERROR(error_);
@@ -81,6 +83,7 @@ class BatchedDataset : public BatchSource {
       for (int64_t row = begin; row < end; ++row) read_.push_back(row);
     });
     pool_.ForEach(static_cast<int64_t>(read_.size()), [&](int64_t i) {
+      if (cancelled_) return;
       const int64_t row = read_[i];
       const int64_t index = batch.first.index + row;
       absl::Status status =
@@ -93,6 +96,7 @@ class BatchedDataset : public BatchSource {
         error_row = row;
       }
     });
+    if (cancelled_) return absl::CancelledError("the batch is no longer needed");
     return error;
   }
 
@@ -114,6 +118,7 @@ class BatchedDataset : public BatchSource {
   WorkerPool pool_;
   std::vector<std::shared_ptr<BatchBuffer>> buffers_;
   absl::Status error_;
+  std::atomic<bool> cancelled_ = false;
 };
 
 }  // namespace

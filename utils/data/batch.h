@@ -45,6 +45,9 @@ class BatchSource {
   // Waits, at most for `limit`, until Next() can return at once; returns true if it can. A source that does not read
   // ahead cannot tell how long a read takes and returns true.
   virtual bool WaitUntilReady(std::chrono::milliseconds limit) { return true; }
+  // Tells a Next() that another thread is in to return soon: nobody takes its batch, so it may return Cancelled, as may
+  // all after it. Any thread may call it. A source that owns another one passes it on.
+  virtual void Cancel() {}
 };
 using BatchSourcePtr = std::unique_ptr<BatchSource>;
 
@@ -95,9 +98,9 @@ class BatchCounter {
 };
 
 // Reads up to `depth` batches ahead of `source` on one background thread. Order is kept: Next() returns an error of
-// `source` after the batches before it. Destroying the result ends the thread, too; but a read that does not return
-// within 2 s is abandoned with its thread, so that a disk that hangs blocks nobody: `source` must own all that it uses.
-// With depth 0 nothing is read ahead and there is no thread.
+// `source` after the batches before it. Destroying the result cancels `source` and ends the thread, too; but a read
+// that does not return within 2 s is abandoned with its thread, so that a disk that hangs blocks nobody: `source` must
+// own all that it uses. With depth 0 nothing is read ahead and there is no thread.
 BatchSourcePtr Prefetch(BatchSourcePtr source, int depth);
 
 }  // namespace official::data

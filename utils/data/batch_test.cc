@@ -9,7 +9,10 @@
 #include <new>
 #include <thread>
 
+#include "utils/data/every_nth.h"
+#include "utils/data/first_batches.h"
 #include "utils/data/worker_pool.h"
+#include "utils/logs/captured_log.h"
 
 // Counts allocations, to show that none are made per batch. The address sanitizer has an operator new of its own.
 #ifndef __SANITIZE_ADDRESS__
@@ -270,6 +273,29 @@ TEST_CASE("Whether there is a batch can be asked, and a read that hangs is aband
   CHECK(alive.use_count() == 2);
   disk.set_value();
   while (alive.use_count() > 1) std::this_thread::yield();
+}
+
+TEST_CASE("Destroying a source ends the batch that it makes after the present example, however many are left") {
+  const auto begun = std::make_shared<std::atomic<int>>(0);
+  const DatasetPtr numbers = Numbers(100);
+  DatasetPtr slow = Map(numbers, numbers->spec(), /*seed=*/1, [begun](const Example&, Random&, const Example&) {
+    ++*begun;
+    begun->notify_one();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    return absl::OkStatus();
+  });
+  const int wrapping = GENERATE(0, 1, 2, 3);
+  BatchSourcePtr source = Batches(std::move(slow), {.batch_size = 100}).value();
+  if (wrapping == 1) source = EveryNth(std::move(source), 1, 0);
+  if (wrapping == 2) source = FirstBatches(std::move(source), {});
+  if (wrapping == 3) source = Prefetch(std::move(source), 1);
+  source = Prefetch(std::move(source), 1);
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  begun->wait(0);
+  CHECK_FALSE(source->WaitUntilReady(std::chrono::milliseconds(50)));  // time for all threads to begin
+  source.reset();
+  CHECK(log.Text() == "");
+  CHECK(*begun < 50);
 }
 
 TEST_CASE("A batch stays unchanged while it is held, and outlives its source") {

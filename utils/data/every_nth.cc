@@ -14,6 +14,7 @@ class EveryNthSource : public BatchSource {
   const ElementSpec& spec() const override { return source_->spec(); }
   std::optional<int64_t> num_examples() const override { return source_->num_examples(); }
   bool WaitUntilReady(std::chrono::milliseconds limit) override { return source_->WaitUntilReady(limit); }
+  void Cancel() override { source_->Cancel(); }
 
   absl::StatusOr<std::optional<Batch>> Next() override {
     if (!begun_) RETURN_IF_ERROR(ReadOn(first_ + 1));

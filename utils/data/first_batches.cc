@@ -1,5 +1,6 @@
 #include "utils/data/first_batches.h"
 
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,11 @@ class RepeatedBatches : public BatchSource {
     return !Read().ok() || IsReady();
   }
 
+  void Cancel() override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (source_ != nullptr) source_->Cancel();
+  }
+
  private:
   bool has_ended() const { return epoch_ >= options_.end_epoch; }
 
@@ -57,13 +63,20 @@ class RepeatedBatches : public BatchSource {
     status_ = batch.status();
     const bool is_batch = batch.ok() && batch->has_value();
     if (is_batch) batches_.push_back(**std::move(batch));
-    if (!is_batch || static_cast<int64_t>(batches_.size()) == options_.num_batches) source_.reset();
+    if (!is_batch || static_cast<int64_t>(batches_.size()) == options_.num_batches) EndSource();
     if (status_.ok() && batches_.empty()) status_ = absl::DataLossError("the data have no batch");
     return status_;
   }
 
+  void EndSource() {
+    BatchSourcePtr ended;  // which may take a while, in which Cancel does not wait
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended = std::move(source_);
+  }
+
   const FirstBatchesOptions options_;
   const ElementSpec spec_;
+  std::mutex mutex_;       // of the pointer, which Cancel reads on another thread
   BatchSourcePtr source_;  // null when all batches are read
   std::vector<Batch> batches_;
   absl::Status status_;

@@ -70,8 +70,11 @@ class ReadAhead {
     return result;
   }
 
+  void Cancel() { source_->Cancel(); }
+
   // Whether the thread came to its end within kPatience.
   bool Stop() {
+    Cancel();  // a batch of many examples that are slow to decode ends with the present ones
     std::unique_lock<std::mutex> lock(mutex_);
     stop_ = true;
     changed_.notify_all();
@@ -87,7 +90,7 @@ class ReadAhead {
     }
   }
 
-  const BatchSourcePtr source_;  // used by the thread alone, but for its spec and number of examples
+  const BatchSourcePtr source_;  // used by the thread alone, but for what any thread may call
   // Made while there is memory.
   const absl::Status out_of_memory_ = absl::InternalError("out of memory while reading data");
   std::mutex mutex_;
@@ -114,6 +117,7 @@ class PrefetchedSource : public BatchSource {
   std::optional<int64_t> num_examples() const override { return ahead_->num_examples(); }
   bool WaitUntilReady(std::chrono::milliseconds limit) override { return ahead_->WaitUntilReady(limit); }
   NextResult Next() override { return ahead_->Next(); }
+  void Cancel() override { ahead_->Cancel(); }
 
  private:
   const std::shared_ptr<ReadAhead> ahead_;

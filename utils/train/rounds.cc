@@ -53,15 +53,16 @@ int64_t StepsLeft(const Schedule& schedule, const data::Position& position, cons
     return (schedule.train_epochs - position.epoch) * DivideUp(epoch.num_examples, epoch.batch_size) -
            position.index / epoch.batch_size;
   }
-  // Each train call ends with a batch of what is left.
-  int64_t steps = 0, index = position.index;
-  for (int64_t begin = position.epoch; begin < schedule.train_epochs;) {
-    const int64_t end = EndEpoch(schedule, begin);
-    steps += DivideUp((end - begin) * epoch.num_examples - index, epoch.batch_size);
-    begin = end;
-    index = 0;
-  }
-  return steps;
+  // Each train call ends with a batch of what is left. All but the first and the last have as many epochs.
+  if (position.epoch >= schedule.train_epochs) return 0;
+  const auto steps_of = [&epoch](int64_t num_epochs, int64_t done) {
+    return DivideUp(num_epochs * epoch.num_examples - done, epoch.batch_size);
+  };
+  const int64_t between = schedule.epochs_between_evals;
+  const int64_t first_end = EndEpoch(schedule, position.epoch);
+  const int64_t epochs_after = schedule.train_epochs - first_end;
+  return steps_of(first_end - position.epoch, position.index) + epochs_after / between * steps_of(between, 0) +
+         steps_of(epochs_after % between, 0);
 }
 
 }  // namespace

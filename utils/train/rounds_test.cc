@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -115,6 +116,38 @@ TEST_CASE("The step at which all training ends") {
            {{.steps = Schedule::Steps{10, 5}, .max_train_steps = 7}, {}, told, 7}}) {
     CHECK(TotalSteps(c.schedule, c.state, c.epoch) == c.total);
   }
+}
+
+// The sum over the train calls, each of which ends with a batch of what is left.
+int64_t StepsCallByCall(const Schedule& schedule, data::Position position, const EpochSize& epoch) {
+  int64_t steps = 0;
+  while (position.epoch < schedule.train_epochs) {
+    const int64_t end = NextEvaluation(schedule, {.position = position}).end_epoch;
+    const int64_t examples = (end - position.epoch) * epoch.num_examples - position.index;
+    steps += (examples + epoch.batch_size - 1) / epoch.batch_size;
+    position = {end, 0};
+  }
+  return steps;
+}
+
+TEST_CASE("Batches across epochs are those of all train calls, however many epochs there are") {
+  const EpochSize across = {.num_examples = kExamples, .batch_size = kBatch, .across_epochs = true};
+  for (int64_t epochs = 0; epochs <= 9; ++epochs) {
+    for (int64_t between = 1; between <= 10; ++between) {
+      const Schedule schedule = {.train_epochs = epochs, .epochs_between_evals = between};
+      for (const data::Position& position : std::vector<data::Position>{{0, 0}, {0, 90}, {2, 20}, {3, 0}, {9, 0}}) {
+        INFO(epochs << " epochs, " << between << " between evaluations, from " << position.epoch << ", "
+                    << position.index);
+        const RunState state = {.global_step = 5, .position = position};
+        CHECK(TotalSteps(schedule, state, across) == 5 + StepsCallByCall(schedule, position, across));
+      }
+    }
+  }
+  // By hand: 4 steps of each epoch; 7 of each two epochs, and 4 of the last one.
+  constexpr int64_t kMany = std::numeric_limits<int32_t>::max();
+  CHECK(TotalSteps({.train_epochs = kMany}, {}, across) == 4 * kMany);
+  CHECK(TotalSteps({.train_epochs = kMany, .epochs_between_evals = 2}, {}, across) == (kMany - 1) / 2 * 7 + 4);
+  CHECK(TotalSteps({.train_epochs = kMany, .max_train_steps = 1}, {}, across) == 1);
 }
 
 TEST_CASE("The evaluations that are left are those of the run") {

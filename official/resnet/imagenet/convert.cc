@@ -4,8 +4,11 @@
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -37,6 +40,7 @@ namespace {
 constexpr int64_t kMaxImageBytes = 64 << 20;
 constexpr char kBackground[] = "background";  // class 0, which no folder has
 constexpr uint64_t kSeed = 1;                 // of the order of the images, which is part of the data set
+constexpr size_t kMaxShown = 3;               // names in one message
 
 struct Image {
   std::string folder;
@@ -54,7 +58,7 @@ bool IsHidden(const std::string& name) { return absl::StartsWith(name, ".") || n
 
 // "a, b, c and 4 more".
 std::string FirstOf(const std::vector<std::string>& names) {
-  const size_t shown = std::min<size_t>(names.size(), 3);
+  const size_t shown = std::min(names.size(), kMaxShown);
   const std::string text = absl::StrJoin(absl::MakeSpan(names).first(shown), ", ");
   const std::string others = shown == names.size() ? "" : absl::StrCat(" and ", names.size() - shown, " more");
   return misc::Printable(text) + others;
@@ -99,6 +103,11 @@ absl::StatusOr<std::vector<Image>> FindImages(const std::string& images_dir, Cla
           "the name of the folder \"%s\" has more than one line; give it another, which will be that of its class",
           absl::CEscape(folder)));
     }
+    if (absl::StripAsciiWhitespace(folder) != folder) {  // which ReadClassNames leaves out
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "the name of the folder \"%s\" begins or ends with a blank; give it another, which will be that of its class",
+          absl::CEscape(folder)));
+    }
     const auto label = static_cast<int64_t>(classes->size());
     classes->push_back(folder);
     ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(path));
@@ -130,10 +139,12 @@ std::string Serialized(const tensorflow::Example& example) {
   return bytes;
 }
 
+std::string PathOf(const Image& image) { return files::JoinPath(image.folder, image.name); }
+
 // The features of TensorFlow's build_imagenet_data.py, without those for which a folder of images has no values.
 absl::StatusOr<std::string> MakeRecord(const std::string& images_dir, const Image& image,
                                        PreprocessingScratch& scratch) {
-  const std::string path = files::JoinPath(files::JoinPath(images_dir, image.folder), image.name);
+  const std::string path = files::JoinPath(images_dir, PathOf(image));
   ASSIGN_OR_RETURN(std::string bytes, files::ReadFile(path, kMaxImageBytes));
   const absl::StatusOr<data::ImageSize> size = CheckImage(bytes, scratch);
   if (!size.ok()) return absl::Status(size.status().code(), absl::StrCat(path, ": ", size.status().message()));
@@ -155,6 +166,40 @@ absl::StatusOr<std::string> MakeRecord(const std::string& images_dir, const Imag
   set_int64("image/width", size->width);
   return Serialized(example);
 }
+
+// The images of which no record can be made. From the first on nothing is written: the others are only checked, so that
+// one run finds all. Any thread may add one.
+class BadImages {
+ public:
+  bool any() const { return any_; }
+
+  void Add(const Image& image, absl::Status error) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    errors_.emplace(PathOf(image), std::move(error));
+    any_ = true;
+  }
+
+  // The error of a conversion with these images. Those that it has no room for are in the log.
+  absl::Status ToStatus(const std::string& images_dir) const {
+    if (errors_.empty()) return absl::OkStatus();
+    const absl::Status& first = errors_.begin()->second;
+    if (errors_.size() == 1) return first;
+    std::vector<std::string> names;
+    for (const auto& [name, error] : errors_) {
+      names.push_back(name);
+      if (errors_.size() > kMaxShown) {
+        LOG(WARNING) << error.message();
+      }
+    }
+    return absl::Status(first.code(), absl::StrFormat("%d of the images in %s cannot be converted (%s): %s",
+                                                      names.size(), images_dir, FirstOf(names), first.message()));
+  }
+
+ private:
+  std::atomic<bool> any_ = false;
+  std::mutex mutex_;
+  std::map<std::string, absl::Status> errors_;  // by name, so that the error is the same whatever the threads do
+};
 
 // The files of one split.
 struct Split {
@@ -240,15 +285,17 @@ absl::Status CheckClasses(const ConvertOptions& options, const ClassNames& class
 
 // Records [num_images * shard / num_shards, num_images * (shard + 1) / num_shards) of the random order.
 absl::Status WriteRecords(const std::string& images_dir, const Split& split, int64_t shard, files::FileWriter& file,
-                          logs::TaskProgress& progress) {
+                          BadImages& bad, logs::TaskProgress& progress) {
   data::TFRecordWriter writer(file);
   const int64_t num_images = static_cast<int64_t>(split.images.size());
   const data::Permutation order(num_images, kSeed, /*epoch=*/0);
   PreprocessingScratch scratch;
   const int64_t end = num_images * (shard + 1) / split.num_shards;
   for (int64_t i = num_images * shard / split.num_shards; i < end; ++i) {
-    ASSIGN_OR_RETURN(const std::string record, MakeRecord(images_dir, split.images[order(i)], scratch));
-    RETURN_IF_ERROR(writer.Write(record));
+    const Image& image = split.images[order(i)];
+    const absl::StatusOr<std::string> record = MakeRecord(images_dir, image, scratch);
+    if (!record.ok()) bad.Add(image, record.status());
+    if (!bad.any()) RETURN_IF_ERROR(writer.Write(*record));
     progress.Add(1);
   }
   return writer.Close();
@@ -258,18 +305,20 @@ std::string ShardPath(const ConvertOptions& options, const Split& split, int64_t
   return files::JoinPath(options.output_dir, ShardName(split.name, static_cast<int>(shard), split.num_shards));
 }
 
-absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard,
+absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard, BadImages& bad,
                         logs::TaskProgress& progress) {
   ASSIGN_OR_RETURN(const auto file, files::AtomicFile::Create(ShardPath(options, split, shard)));
-  RETURN_IF_ERROR(WriteRecords(options.images_dir, split, shard, file->writer(), progress));
+  RETURN_IF_ERROR(WriteRecords(options.images_dir, split, shard, file->writer(), bad, progress));
+  if (bad.any()) return absl::OkStatus();  // without the file, which has not all records
   RETURN_IF_ERROR(file->Finish());
   return file->Publish();
 }
 
-absl::Status WriteSplit(const ConvertOptions& options, const Split& split, logs::TaskProgress& progress) {
+absl::Status WriteSplit(const ConvertOptions& options, const Split& split, BadImages& bad,
+                        logs::TaskProgress& progress) {
   std::vector<absl::Status> statuses(split.num_shards);
   data::WorkerPool(options.num_threads).ForEach(split.num_shards, [&](int64_t shard) {
-    statuses[shard] = WriteShard(options, split, shard, progress);
+    statuses[shard] = WriteShard(options, split, shard, bad, progress);
   });
   for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
   return absl::OkStatus();
@@ -282,10 +331,12 @@ absl::Status WriteAll(const ConvertOptions& options, const std::vector<Split>& s
                       const ClassNames& classes, bool other_split_is_there) {
   RETURN_IF_ERROR(WriteClassNames(options.output_dir, classes));
   logs::TaskProgress progress({.title = "converting", .total = num_images, .unit = "images"});
+  BadImages bad;
   absl::Status status;
   for (const Split& split : splits) {
-    if (status.ok()) status = WriteSplit(options, split, progress);
+    if (status.ok()) status = WriteSplit(options, split, bad, progress);
   }
+  if (status.ok()) status = bad.ToStatus(options.images_dir);
   if (status.ok()) return status;
   for (const Split& split : splits) {
     for (int64_t shard = 0; shard < split.num_shards; ++shard) {

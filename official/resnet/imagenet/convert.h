@@ -32,10 +32,11 @@ struct ConvertResult {
 // order of the images is random but always the same, so that readers with a small shuffle buffer see all classes.
 // Images are JPEG (.jpg, .jpeg, in any case) or PNG; they are decoded as a check, and written as they are. Names that
 // begin with a dot, and __MACOSX, are ignored; the log warns of other files that are not converted, those in deeper
-// folders among them, and of classes without an image. Errors name the file: DataLoss if one cannot be decoded;
-// NotFound if there are no folders or no images; FailedPrecondition if output_dir holds files of the split;
-// InvalidArgument if it holds files of the other split with other classes; errors of the file system as in utils/files.
-// After an error no files of records are left.
+// folders among them, and of classes without an image. Errors name the file: DataLoss if images cannot be decoded, all
+// of which one call finds: the error has their number and the first of them, the log the others; NotFound if there are
+// no folders or no images; FailedPrecondition if output_dir holds files of the split; InvalidArgument if it holds files
+// of the other split with other classes, or if the name of a folder cannot be that of a class in labels.txt; errors of
+// the file system as in utils/files. After an error no files of records are left.
 absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options);
 
 }  // namespace official::resnet

@@ -113,6 +113,14 @@ TEST_CASE_METHOD(Fixture, "The names of the classes are kept, and both splits mu
   CHECK_THAT(std::string(Convert().status().message()), Contains("\"two\\nlines\" has more than one line"));
 }
 
+TEST_CASE_METHOD(Fixture, "A folder whose name would be read back as another one is refused") {
+  const std::string folder = GENERATE(as<std::string>(), " first", "last ", "tab\t", " ");
+  AddImage(folder, "1.jpg", 30);
+  const absl::Status refused = Convert().status();
+  CHECK(absl::IsInvalidArgument(refused));
+  CHECK_THAT(std::string(refused.message()), Contains("begins or ends with a blank; give it another"));
+}
+
 TEST_CASE_METHOD(Fixture, "Of one folder a part of each class is for validation, chosen by the images' names") {
   for (int i = 0; i < 20; ++i) AddImage("bird", absl::StrCat("bird", i, ".jpg"), 20);
   AddImage("emu", "only.jpg", 20);
@@ -164,6 +172,35 @@ TEST_CASE_METHOD(Fixture, "An image that cannot be decoded is named, and no file
   CHECK(std::filesystem::is_empty(Path("records")));
   std::filesystem::remove(Path("images/dog/bad.jpg"));
   CHECK(Convert().ok());
+}
+
+TEST_CASE_METHOD(Fixture, "All images that cannot be decoded are found at once, in all shards of both splits") {
+  for (int i = 0; i < 40; ++i) AddImage("emu", absl::StrCat(i, ".jpg"), 20);
+  const auto damage = [this](const std::string& name) { Write("images/" + name, "\xff\xd8\xff, but no more"); };
+  const auto convert = [this] {
+    return ConvertToTFRecords({.images_dir = Path("images"),
+                               .output_dir = Path("records"),
+                               .validation_fraction = 0.5,
+                               .num_shards = 8,
+                               .num_threads = 2})
+        .status();
+  };
+  const std::string reason = Path("images/cat/bad.jpg") + ": the JPEG image cannot be decoded";
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  for (const char* name : {"emu/7.jpg", "emu/30.jpg", "cat/bad.jpg"}) damage(name);
+  const absl::Status three = convert();
+  CHECK(absl::IsDataLoss(three));
+  CHECK_THAT(std::string(three.message()),
+             Contains(absl::StrCat("3 of the images in ", Path("images"),
+                                   " cannot be converted (cat/bad.jpg, emu/30.jpg, emu/7.jpg): ", reason)));
+  CHECK_THAT(log.Text(), !Contains("bad.jpg"));
+  CHECK(std::filesystem::is_empty(Path("records")));
+  for (int i = 10; i < 20; ++i) damage(absl::StrCat("emu/", i, ".jpg"));
+  CHECK_THAT(std::string(convert().message()),
+             Contains("13 of the images") && Contains("(cat/bad.jpg, emu/10.jpg, emu/11.jpg and 10 more): " + reason));
+  for (const char* name : {"cat/bad.jpg", "emu/7.jpg", "emu/10.jpg", "emu/19.jpg", "emu/30.jpg"}) {
+    CHECK_THAT(log.Text(), Contains(Path(absl::StrCat("images/", name)) + ": the JPEG image cannot be decoded"));
+  }
 }
 
 TEST_CASE_METHOD(Fixture, "If one split fails, the names of the classes stay with the other") {

@@ -4,11 +4,13 @@ Usage: MODULE RESNET_MAIN IMAGENET_TO_TFRECORDS_MAIN DATA_CHECK [unittest argume
 """
 
 import json
+import os
 import random
 import shutil
 import struct
 import subprocess
 import unittest
+import unittest.mock
 from pathlib import Path
 
 from official.programs.program_test_case import ProgramTestCase, png, programs_of_arguments
@@ -164,13 +166,42 @@ class OwnDataTest(ProgramTestCase):
         )
         self.assert_succeeded(done)
         flags = [f"--data_dir={other}", "--train_epochs=1", "--max_train_steps=1"]
-        self.refuse(2, [*flags, f"--model_dir={self.model_dir}"], "class 1 differs: ", "Wall clock", "--fine_tune=")
+        for rehearsal in [], ["--dry_run"]:
+            trained = [f"--model_dir={self.model_dir}", *rehearsal]
+            self.refuse(2, [*flags, *trained], "class 1 differs: ", "Wall clock", "--fine_tune=")
+        self.assert_succeeded(self.resnet(*flags, f"--model_dir={self.model_dir}", "--dry_run", "--clean"))
         tuned = self.folder / "tuned"
         done = self.resnet(*flags, f"--model_dir={tuned}", f"--fine_tune={self.model_dir}")
         self.assert_succeeded(done)
         predicted = self.resnet(f"--model_dir={tuned}", f"--predict={self.photos / 'mug' / 'mug 0.png'}")
         names = {c["name"] for c in json.loads(predicted.stdout)["classes"]}
         self.assertEqual(names, {"background", "mug", "pen"}, predicted.stderr)
+
+    def test_records_without_names(self) -> None:
+        """The names that training has left are those of all that continues or evaluates it."""
+        records = self.damaged_copy("nameless", [])
+        (records / "labels.txt").unlink()
+        model_dir = self.folder / "continued"
+        shutil.copytree(self.model_dir, model_dir)
+        flags = [f"--data_dir={records}", f"--model_dir={model_dir}", "--train_epochs=1"]
+        self.assert_succeeded(self.resnet(*flags, "--dry_run"))
+        cluster = {"cluster": {"chief": ["127.0.0.1:1"]}, "task": {"type": "evaluator", "index": 0}}
+        with unittest.mock.patch.dict(os.environ, {"TF_CONFIG": json.dumps(cluster)}):
+            self.assert_succeeded(self.resnet(*flags, "--eval_start_delay_secs=0"))
+        self.assert_succeeded(self.resnet(*flags, "--train_epochs=2", "--max_train_steps=7"))
+        self.assertEqual((model_dir / "labels.txt").read_text().splitlines(), NAMES)
+
+    def test_a_run_that_never_trained(self) -> None:
+        """It leaves no names that refuse a run with other classes in its directory."""
+        model_dir = self.folder / "never trained"
+        labels = model_dir / "labels.txt"
+        flags = [f"--data_dir={self.records}", f"--model_dir={model_dir}", "--train_epochs=1", "--max_train_steps=1"]
+        nowhere = self.folder / "nowhere"
+        self.refuse(66, [*flags, f"--fine_tune={nowhere}"], "there is no checkpoint", nowhere)
+        self.assertFalse(labels.exists())
+        labels.write_text("background\nWall clock\ncup\npen\n")  # of a run that was killed before its first checkpoint
+        self.assert_succeeded(self.resnet(*flags))
+        self.assertEqual(labels.read_text().splitlines(), NAMES)
 
     def test_number_of_classes(self) -> None:
         """What the records have and what the flag says must agree."""
