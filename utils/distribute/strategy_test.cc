@@ -502,6 +502,43 @@ TEST_CASE("A worker that fails ends the wait of another one's GPU for NCCL") {
   CHECK_THAT(std::string(statuses[0].message()), Contains("worker 1 has failed: worker 1 is ill"));
 }
 
+TEST_CASE("A worker whose GPU waits for NCCL can end when another one has failed between two steps") {
+  if (CudaDevices(0).size() < 2) return;
+  const Sums sums(2);
+  std::vector<absl::Status> statuses(2);
+  absl::Status gathered;
+  std::latch given(1), failed(1);
+  TwoWorkers().Run([&](int w, Strategy& strategy) {
+    compute::VariableStore variables(strategy.device(0));
+    std::unique_ptr<Program> program;
+    const auto step = [&] {
+      return strategy.Run([&](int r) -> absl::Status {
+        if (program == nullptr) {
+          ASSIGN_OR_RETURN(program, Program::Compile(sums.graph, sums.roots, strategy.device(r), variables));
+        }
+        return program->Run(FeedsOf(w));
+      });
+    };
+    statuses[w] = step();
+    if (w == 1) {
+      given.wait();
+      strategy.Fail("its input is broken");
+      failed.count_down();
+    } else {
+      statuses[w].Update(step());
+      given.count_down();
+      failed.wait();
+      gathered = strategy.GatherBytes("").status();
+    }
+  });
+  for (const absl::Status& status : statuses) {
+    INFO(status);
+    CHECK(status.ok());
+  }
+  CHECK(absl::IsCancelled(gathered));
+  CHECK_THAT(std::string(gathered.message()), Contains("worker 1 has failed: its input is broken"));
+}
+
 TEST_CASE("GPUs, or one several times, sum by copying to each other") {
   const SumOrder order = GENERATE(SumOrder::kReductionToOneDevice, SumOrder::kHierarchicalCopy);
   const auto devices = CudaDevices(3);

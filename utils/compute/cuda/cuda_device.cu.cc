@@ -134,13 +134,17 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(int64_t bytes) {
   return memory;
 }
 
+absl::Status CudaDevice::StatusOf(cudaError_t error, absl::string_view call) {
+  if (error != cudaSuccess && communicator() != nullptr) communicator()->DeviceFailed();
+  return CudaStatus(error, call);
+}
+
 absl::Status CudaDevice::Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
   for (;;) {
     const cudaError_t state = query();
-    if (state != cudaErrorNotReady) return CudaStatus(state, what);
-    cudaGetLastError();  // or it would be the next launch's
+    if (state != cudaErrorNotReady) return StatusOf(state, what);
     if (communicator() != nullptr) RETURN_IF_ERROR(communicator()->CheckWait());
     if (Clock::now() - start < std::chrono::milliseconds(1)) {
       std::this_thread::yield();
@@ -148,6 +152,12 @@ absl::Status CudaDevice::Wait(absl::FunctionRef<cudaError_t()> query, absl::stri
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
+}
+
+void CudaDevice::WaitToFree(absl::FunctionRef<cudaError_t()> query) {
+  MakeCurrent();
+  // A communicator that gives up ends the work on the device, but not at once.
+  if (!Wait(query, "").ok()) Wait(query, "").IgnoreError();
 }
 
 absl::StatusOr<CudaDevice::Staging*> CudaDevice::FreeStaging() {
@@ -216,7 +226,9 @@ absl::Status CudaDevice::Synchronize() {
 absl::StatusOr<std::unique_ptr<DeviceTimer>> CudaDevice::MakeTimer() { return std::make_unique<EventTimer>(*this); }
 
 absl::Status CudaDevice::ReadDataError() {
-  CALL(cudaMemcpyAsync(host_data_error_, data_error_, sizeof(*data_error_), cudaMemcpyDeviceToHost, stream()));
+  RETURN_IF_ERROR(
+      StatusOf(cudaMemcpyAsync(host_data_error_, data_error_, sizeof(*data_error_), cudaMemcpyDeviceToHost, stream()),
+               "cudaMemcpyAsync"));
   RETURN_IF_ERROR(Wait([&] { return cudaStreamQuery(stream()); }, "cudaStreamQuery"));
   const unsigned long long report = std::exchange(*host_data_error_, kNoDataError);
   if (report == kNoDataError) return absl::OkStatus();
@@ -234,6 +246,10 @@ class CudaDevice::Feeds : public FeedBuffers {
       pieces_.push_back({nullptr, total_, b});
       total_ += (b + kAlignment - 1) / kAlignment * kAlignment;
     }
+  }
+  ~Feeds() override {
+    if (device_.communicator() == nullptr) return;
+    device_.WaitToFree([&] { return cudaStreamQuery(device_.stream()); });
   }
   absl::Status Init() {
     ASSIGN_OR_RETURN(memory_, device_.Allocate(3 * total_));
@@ -287,7 +303,7 @@ class CudaDevice::PinnedBuffer : public HostBuffer {
  public:
   PinnedBuffer(CudaDevice& device, int64_t bytes) : device_(device), bytes_(bytes) {}
   ~PinnedBuffer() override {
-    if (pending_) cudaEventSynchronize(copied_.get());
+    if (pending_) device_.WaitToFree([&] { return cudaEventQuery(copied_.get()); });
     cudaFreeHost(report_);
   }
   absl::Status Init() {
@@ -301,7 +317,8 @@ class CudaDevice::PinnedBuffer : public HostBuffer {
     device_.MakeCurrent();
     const cudaStream_t stream = device_.stream();
     pending_ = true;
-    CALL(cudaMemcpyAsync(report_ + 1, device, bytes_, cudaMemcpyDeviceToHost, stream));
+    RETURN_IF_ERROR(device_.StatusOf(cudaMemcpyAsync(report_ + 1, device, bytes_, cudaMemcpyDeviceToHost, stream),
+                                     "cudaMemcpyAsync"));
     CALL(cudaMemcpyAsync(report_, device_.data_error_, sizeof(*report_), cudaMemcpyDeviceToHost, stream));
     CALL(cudaEventRecord(copied_.get(), stream));
     return absl::OkStatus();

@@ -93,8 +93,14 @@ class CudaDevice : public Device {
   // Gives `stream` copies of the pieces, which are in ascending order, and returns when they have been read. Pieces
   // that lie near each other go in one copy; what is between them on the device becomes anything.
   absl::Status CopyThroughStaging(cudaStream_t stream, void* device, absl::Span<const HostPiece> pieces);
+  // Returns the status of a call that fails when the device has failed, of which it then tells the communicator.
+  absl::Status StatusOf(cudaError_t error, absl::string_view call);
   // Returns when query() no longer says cudaErrorNotReady, or with the communicator's error if it gives up first.
   absl::Status Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what);
+  // Returns when query() no longer says cudaErrorNotReady, which it does while the device may use memory that is to be
+  // freed. The calls that free it wait as well, but for ever if the device waits for sums that no longer come: they do
+  // not ask the communicator.
+  void WaitToFree(absl::FunctionRef<cudaError_t()> query);
 
   const int ordinal_;
   const std::string name_;

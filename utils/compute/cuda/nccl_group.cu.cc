@@ -99,9 +99,16 @@ class NcclGroup::Member : public Communicator {
   absl::Status Start(absl::Span<const Buffer> pack) override;
   absl::Status Finish() override;
   absl::Status CheckWait() override;
+  void DeviceFailed() override { group_.Abort(); }
   bool can_be_recorded() const override { return true; }
 
  private:
+  // Returns true if the communicator's last call has done its work, or NCCL's error if that or the work on the device
+  // has failed.
+  absl::StatusOr<bool> IsDone(absl::string_view call);
+  // Gives NCCL the sums of a pack.
+  absl::Status StartSums(absl::Span<const Buffer> pack);
+
   NcclGroup& group_;
   CudaDevice& device_;
   const int rank_;
@@ -127,12 +134,19 @@ absl::Status NcclGroup::Member::Connect(const ncclUniqueId& id, int size) {
                     "ncclCommInitRankConfig");
 }
 
+absl::StatusOr<bool> NcclGroup::Member::IsDone(absl::string_view call) {
+  ncclResult_t state = ncclSuccess;
+  RETURN_IF_ERROR(NcclStatus(Nccl().ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
+  RETURN_IF_ERROR(NcclStatus(state, comm_, call));
+  return state != ncclInProgress;
+}
+
 absl::Status NcclGroup::Member::WaitForCall(Clock::time_point give_up, absl::string_view call) {
   const Clock::time_point start = Clock::now();
   for (;;) {
-    ncclResult_t state = ncclSuccess;
-    RETURN_IF_ERROR(NcclStatus(Nccl().ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
-    if (state != ncclInProgress) return NcclStatus(state, comm_, call);
+    const absl::StatusOr<bool> done = IsDone(call);
+    if (!done.ok()) return group_.CauseOf(done.status());
+    if (*done) return absl::OkStatus();
     if (group_.aborted_) return DeviceHasFailed();
     const Clock::time_point now = Clock::now();
     if (now > give_up) {
@@ -163,6 +177,11 @@ absl::Status NcclGroup::Member::Start(absl::Span<const Buffer> pack) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (group_.aborted_ || comm_ == nullptr) return DeviceHasFailed();
   RETURN_IF_ERROR(WaitFor(stream_.get(), device_.stream(), given_));
+  RETURN_IF_ERROR(group_.CauseOf(StartSums(pack)));
+  return WaitForCall(Clock::now() + group_.deadline_, "ncclAllReduce");
+}
+
+absl::Status NcclGroup::Member::StartSums(absl::Span<const Buffer> pack) {
   RETURN_IF_ERROR(NcclStatus(Nccl().ncclGroupStart(), comm_, "ncclGroupStart"));
   absl::Status status;
   for (const Buffer& b : pack) {
@@ -173,8 +192,7 @@ absl::Status NcclGroup::Member::Start(absl::Span<const Buffer> pack) {
   }
   const ncclResult_t launched = Nccl().ncclGroupEnd();
   RETURN_IF_ERROR(status);
-  RETURN_IF_ERROR(NcclStatus(launched, comm_, "ncclGroupEnd"));
-  return WaitForCall(Clock::now() + group_.deadline_, "ncclAllReduce");
+  return NcclStatus(launched, comm_, "ncclGroupEnd");
 }
 
 absl::Status NcclGroup::Member::Finish() {
@@ -188,16 +206,16 @@ absl::Status NcclGroup::Member::Finish() {
 }
 
 absl::Status NcclGroup::Member::CheckWait() {
+  absl::Status nccl_error;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    ncclResult_t state = ncclSuccess;
     // What still runs after an Abort ends by itself.
     if (group_.aborted_ || comm_ == nullptr) return absl::OkStatus();
-    RETURN_IF_ERROR(NcclStatus(Nccl().ncclCommGetAsyncError(comm_, &state), comm_, "ncclCommGetAsyncError"));
-    RETURN_IF_ERROR(NcclStatus(state, comm_, "ncclAllReduce"));
+    nccl_error.Update(IsDone("ncclAllReduce").status());
   }
-  if (absl::Status status = group_.CheckOtherProcesses(); !status.ok()) {
-    group_.Abort();  // or the device would wait on for what they do not give any more
+  absl::Status status = nccl_error.ok() ? group_.CheckOtherProcesses() : group_.CauseOf(nccl_error);
+  if (!status.ok()) {
+    group_.Abort();  // or the device would wait on for what does not come any more
     return status;
   }
   const Progress* const all = group_.progress_;
@@ -241,6 +259,17 @@ absl::StatusOr<std::unique_ptr<CommunicatorGroup>> NcclGroup::Make(absl::Span<De
   if (status.ok()) return group;
   group->Abort();
   return absl::Status(status.code(), absl::StrCat("the GPUs cannot be connected: ", status.message()));
+}
+
+// NCCL sees the connections of a process that dies break before the exchange does, or just after.
+absl::Status NcclGroup::CauseOf(const absl::Status& nccl_error) const {
+  if (nccl_error.ok() || !world_) return nccl_error;
+  const Clock::time_point give_up = Clock::now() + std::chrono::seconds(1);
+  while (Clock::now() < give_up) {
+    RETURN_IF_ERROR(CheckOtherProcesses());
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return nccl_error;
 }
 
 absl::StatusOr<std::string> NcclGroup::SharedId() {

@@ -43,6 +43,9 @@ class NcclGroup : public CommunicatorGroup {
   absl::StatusOr<std::string> SharedId();
   int WorldRank(int rank) const { return world_ ? world_->first + rank : rank; }
   absl::Status CheckOtherProcesses() const { return world_ ? world_->check() : absl::OkStatus(); }
+  // Returns the cause of an error of NCCL: that another process has failed or is lost, if this becomes known within a
+  // second, else the error itself. OK stays OK.
+  absl::Status CauseOf(const absl::Status& nccl_error) const;
 
   const std::chrono::seconds deadline_;
   const std::optional<WorldRanks> world_;

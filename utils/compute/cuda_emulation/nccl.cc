@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "utils/compute/cuda_emulation/memory.h"
+#include "utils/compute/cuda_emulation/nccl_faults.h"
 #include "utils/compute/cuda_emulation/stream_work.h"
 
 namespace official::compute::cuda_emulation {
@@ -191,6 +192,13 @@ ncclResult_t Free(ncclComm_t comm, bool abort) {
 
 }  // namespace
 
+void official::compute::cuda_emulation::FailCommunicators(int rank, ncclResult_t error) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (const ncclComm_t comm : Comms()) {
+    if (comm->state->rank == rank) comm->state->state = error;
+  }
+}
+
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
   return ncclSuccess;
@@ -206,6 +214,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
       return "invalid argument (run with NCCL_DEBUG=WARN for details)";
     case ncclInvalidUsage:
       return "invalid usage (run with NCCL_DEBUG=WARN for details)";
+    case ncclRemoteError:
+      return "remote process exited or there was a network error";
     case ncclInProgress:
       return "NCCL operation in progress";
     default:
@@ -273,7 +283,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   }
   const ncclResult_t given = GiveToStreams(std::move(launches), own);
   const std::lock_guard<std::mutex> lock(mutex);
-  own->state = given;
+  if (own->state == ncclInProgress) own->state = given;  // else it has failed meanwhile
   return ncclSuccess;
 }
 

@@ -192,20 +192,21 @@ TEST_CASE("An abort ends what waits, and waits itself for the recordings") {
     CHECK(cudaStreamEndCapture(other.stream, &graph) == cudaErrorStreamCaptureUnjoined);
     CHECK(graph == nullptr);
     cudaGetLastError();
-    return;
   }
-  REQUIRE(cudaEventRecord(a.event, a.stream) == cudaSuccess);
-  REQUIRE(cudaStreamWaitEvent(other.stream, a.event, 0) == cudaSuccess);
-  REQUIRE(cudaStreamEndCapture(other.stream, &graph) == cudaSuccess);
-  cudaGraphExec_t executable = nullptr;
-  REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
-  cudaGraphDestroy(graph);
-  REQUIRE(cudaGraphLaunch(executable, other.stream) == cudaSuccess);
-  CHECK(cudaStreamQuery(other.stream) == cudaErrorNotReady);
-  std::thread aborter([&] { ncclCommAbort(std::exchange(a.comm, nullptr)); });
-  CHECK(cudaStreamSynchronize(other.stream) == cudaSuccess);
-  cudaGraphExecDestroy(executable);
-  aborter.join();
+  SECTION("What a recording has begun ends") {
+    REQUIRE(cudaEventRecord(a.event, a.stream) == cudaSuccess);
+    REQUIRE(cudaStreamWaitEvent(other.stream, a.event, 0) == cudaSuccess);
+    REQUIRE(cudaStreamEndCapture(other.stream, &graph) == cudaSuccess);
+    cudaGraphExec_t executable = nullptr;
+    REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    cudaGraphDestroy(graph);
+    REQUIRE(cudaGraphLaunch(executable, other.stream) == cudaSuccess);
+    CHECK(cudaStreamQuery(other.stream) == cudaErrorNotReady);
+    std::thread aborter([&] { ncclCommAbort(std::exchange(a.comm, nullptr)); });
+    CHECK(cudaStreamSynchronize(other.stream) == cudaSuccess);
+    cudaGraphExecDestroy(executable);
+    aborter.join();
+  }
 }
 
 }  // namespace

@@ -34,6 +34,9 @@ class Communicator {
   // The device's thread calls this now and then while it waits for the device. Returns an error once the sums will not
   // come.
   virtual absl::Status CheckWait() { return absl::OkStatus(); }
+  // The device calls this when it has failed, after which it makes no sums any more. Ends what the other devices of
+  // this process wait for.
+  virtual void DeviceFailed() {}
   // True if the work that Start and Finish give the device can be part of a Recording.
   virtual bool can_be_recorded() const { return false; }
 };

@@ -38,7 +38,8 @@ enum class Recordings {
   kOff,
 };
 
-// Device memory that the feeds of a program are copied to.
+// Device memory that the feeds of a program are copied to. A program frees it before the rest of its memory, so that
+// the device can wait here until nothing uses any of it.
 class FeedBuffers {
  public:
   virtual ~FeedBuffers() = default;
@@ -134,7 +135,8 @@ class Device {
   // Makes the memory as if nobody had written it, after all work given to the device before.
   virtual absl::Status Forget(void* data, int64_t bytes) { return absl::OkStatus(); }
 
-  // The group that this device trains in; nullptr if it trains alone. It must outlive the programs that use it.
+  // The group that this device trains in; nullptr if it trains alone. It must outlive the device's programs and
+  // HostBuffers.
   Communicator* communicator() const { return communicator_; }
   void set_communicator(Communicator* communicator) { communicator_ = communicator; }
 

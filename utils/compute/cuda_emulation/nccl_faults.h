@@ -1,0 +1,12 @@
+// Faults of what stands in for NCCL, for tests.
+#pragma once
+
+#include <nccl.h>
+
+namespace official::compute::cuda_emulation {
+
+// Makes ncclCommGetAsyncError say from now on that the communicators of this rank have failed. Their sums that are
+// under way wait on, as NCCL's kernels do until an abort.
+void FailCommunicators(int rank, ncclResult_t error);
+
+}  // namespace official::compute::cuda_emulation
