@@ -152,8 +152,32 @@ class PjrtTest(ProgramTestCase):
         self.refuse(2, ("Found 3 devices with a batch size of 8",), *TPU, "--num_cpu_devices=3")
         self.refuse(2, ("--tpu=my-tpu", "of the machine that it runs on"), "--tpu=my-tpu")
         self.refuse(2, ("--model_dir=gs://bucket/run", "Google Cloud Storage", "gcsfuse"), "--model_dir=gs://bucket/run")
-        # The last batch of an epoch has 4 examples.
-        self.refuse(2, ("different programs", "multiple of their number"), *TPU, "--num_cpu_devices=5", "--batch_size=10")
+        self.refuse(2, ("--tf32", "is not for --distribution_strategy=tpu"), *TPU, "--tf32")
+
+    def test_batches_that_cannot_be_divided_are_refused_before_the_first_step(self) -> None:
+        five = (*TPU, "--num_cpu_devices=5", "--batch_size=10")
+        # The last batch of an epoch of 24 examples.
+        words = ("--batch_size=10", "the last batch of them, of 4, is no multiple of the 5 devices", "--num_replicas=1")
+        self.refuse(2, words, *five)
+        self.assertEqual(list(self.folder.glob("refused/**/model.ckpt-*")), [])
+        done = self.run_mnist(self.folder / "refused", *five, "--dry_run")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(words[1], done.stderr)
+        # Training ends before that batch.
+        self.results_of(self.folder / "two_steps", *five, "--max_train_steps=2")
+
+    def test_an_evaluation_needs_no_equal_shares(self) -> None:
+        three = ("--num_cpu_devices=3", "--batch_size=9", "--train_epochs=2")  # and 16 examples to evaluate on
+        on_cpu = self.results_of(self.folder / "three_of_cpu", *three)
+        self.assert_near(self.results_of(self.folder / "three", *TPU, *three), on_cpu)
+
+    def test_what_the_plugin_decides(self) -> None:
+        done = self.run_mnist(self.folder / "dry", *TPU, "--intra_op_parallelism_threads=2", "--dry_run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("--intra_op_parallelism_threads=2 does not change how --distribution_strategy=tpu computes", done.stderr)
+        (memory,) = (item for item in map(json.loads, done.stdout.splitlines()) if item["item"] == "memory")
+        self.assertNotIn("intermediate_bytes", memory)
+        self.assertIn("training step not known before the plugin runs it, batch ", memory["message"])
 
 
 if __name__ == "__main__":

@@ -15,9 +15,14 @@ struct PackedIds {
   compute::Tensor ids, offsets;
 };
 
+struct PackedSize {
+  int64_t sentences = 1, tokens = 0;
+};
+
 // Packs sentences into ids int32 [T], padded with 0 to one of few lengths, so that there are few programs, and offsets
-// int32 [B + 1]: sentence b has ids [offsets[b], offsets[b + 1]). Empty sentences make B a power of two.
-PackedIds PackIds(const std::vector<absl::Span<const int32_t>>& sentences);
+// int32 [B + 1]: sentence b has ids [offsets[b], offsets[b + 1]). Empty sentences make B a power of two. There is room
+// for `least`.
+PackedIds PackIds(const std::vector<absl::Span<const int32_t>>& sentences, const PackedSize& least = {});
 
 // Returns a share of a batch, its sentences packed.
 //
@@ -25,10 +30,12 @@ PackedIds PackIds(const std::vector<absl::Span<const int32_t>>& sentences);
 //   labels    targets [U], target_offsets [B + 1]
 //
 // In an evaluation each sentence keeps the padding of its targets, up to the longest of the batch, since upstream's
-// metrics include the predictions there. The weight is the number of targets that are not padding.
+// metrics include the predictions there. The weight is the number of targets that are not padding. `parts_alike`: see
+// train::ShareFn.
 //
 // `batch` comes from TranslationBatches: inputs [N, S], their lengths [N], targets [N, T], their lengths [N].
-train::BatchShare PackedShare(train::Mode mode, const data::Batch& batch, const compute::Share& examples);
+train::BatchShare PackedShare(train::Mode mode, const data::Batch& batch, const compute::Share& examples,
+                              int parts_alike = 0);
 
 // Returns the smallest padded length that holds `tokens` ids.
 int64_t PaddedRows(int64_t tokens);

@@ -1,7 +1,10 @@
 #include "official/transformer/packing.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>
+
+#include "utils/compute/core/batch_parts.h"
 
 namespace official::transformer {
 namespace {
@@ -47,6 +50,36 @@ TEST_CASE("A share has its own sentences only, or none") {
   CHECK(none.weight == 0);
   CHECK(All(none.labels[1]) == Ids{0, 0});
   CHECK(none.features[0].type().shape == compute::Shape({64}));
+}
+
+TEST_CASE("Parts that are to be alike have the shapes of the largest") {
+  constexpr int64_t kPairs = 7;
+  const Ids lengths = {150, 20, 20, 20, 20, 150, 150}, target_lengths = {90, 1, 1, 1, 1, 1, 1};
+  Tensor inputs(compute::DType::kInt32, {kPairs, 150}), targets(compute::DType::kInt32, {kPairs, 90});
+  for (int64_t i = 0; i < kPairs; ++i) {
+    std::fill_n(inputs.data<int32_t>() + i * 150, lengths[i], 2);
+    std::fill_n(targets.data<int32_t>() + i * 90, target_lengths[i], 3);
+  }
+  data::Batch batch;
+  batch.num_examples = kPairs;
+  batch.features = {inputs, Tensor::Of<int32_t>({kPairs}, lengths)};
+  batch.labels = {targets, Tensor::Of<int32_t>({kPairs}, target_lengths)};
+
+  for (int part = 0; part < 4; ++part) {
+    CAPTURE(part);
+    const compute::Share examples = compute::ShareOf(kPairs, part, 4);  // 2, 2, 2 and 1 of them
+    const train::BatchShare alike = PackedShare(train::Mode::kTrain, batch, examples, /*parts_alike=*/4);
+    CHECK(alike.features[0].type().shape == compute::Shape({192}));  // 150 + 20
+    CHECK(alike.labels[0].type().shape == compute::Shape({128}));    // 90 + 1
+    CHECK(alike.features[1].type().shape == compute::Shape({3}));
+    CHECK(alike.labels[1].type().shape == compute::Shape({3}));
+    // The same sentences as in the smallest shapes.
+    const train::BatchShare alone = PackedShare(train::Mode::kTrain, batch, examples);
+    CHECK(alike.weight == alone.weight);
+    const int64_t tokens = All(alone.features[1]).back();
+    CHECK(First(alike.features[0], tokens) == First(alone.features[0], tokens));
+    CHECK(All(alike.features[1]).back() == tokens);
+  }
 }
 
 TEST_CASE("An evaluation keeps the padding of targets") {

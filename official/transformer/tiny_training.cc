@@ -9,20 +9,20 @@ namespace {
 using compute::DType;
 using compute::Tensor;
 
-constexpr int64_t kMaxLength = 9;
 constexpr int kVocabulary = 500;
 
-// n sentences of 3 to kMaxLength ids, the last of which is EOS, padded; and their lengths.
+// n sentences of 3 to `max_length` ids, the last of which is EOS, padded; and their lengths.
 struct Sentences {
-  explicit Sentences(int64_t n, uint64_t seed) : ids(DType::kInt32, {n, kMaxLength}), lengths(DType::kInt32, {n}) {
+  Sentences(int64_t n, uint64_t seed, int max_length)
+      : ids(DType::kInt32, {n, max_length}), lengths(DType::kInt32, {n}) {
     for (int64_t i = 0; i < n; ++i) {
       const auto random = [&](int64_t place, int limit) {
         return static_cast<int32_t>(compute::Philox(seed, i, place)[0] % limit);
       };
-      const int32_t length = 3 + random(kMaxLength, kMaxLength - 2);
+      const int32_t length = 3 + random(max_length, max_length - 2);
       lengths.data<int32_t>()[i] = length;
-      for (int p = 0; p < kMaxLength; ++p) {
-        ids.data<int32_t>()[i * kMaxLength + p] = p + 1 > length    ? 0
+      for (int p = 0; p < max_length; ++p) {
+        ids.data<int32_t>()[i * max_length + p] = p + 1 > length    ? 0
                                                   : p + 1 == length ? 1
                                                                     : 2 + random(p, kVocabulary - 2);
       }
@@ -33,8 +33,8 @@ struct Sentences {
 
 }  // namespace
 
-data::DatasetPtr RandomPairs(int64_t n, int seed) {
-  const Sentences sources(n, seed), targets(n, seed + 1);
+data::DatasetPtr RandomPairs(int64_t n, int seed, int max_length) {
+  const Sentences sources(n, seed, max_length), targets(n, seed + 1, max_length);
   return data::TensorSlices({{"inputs", sources.ids}, {"input_lengths", sources.lengths}},
                             {{"targets", targets.ids}, {"target_lengths", targets.lengths}});
 }

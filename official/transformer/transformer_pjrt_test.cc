@@ -32,5 +32,18 @@ TEST_CASE("The tiny Transformer trains on four devices of a PJRT plugin as on fo
   CHECK(both.EvaluationDifference(both.examples()) <= 1e-5);
 }
 
+TEST_CASE("Devices of a PJRT plugin train the Transformer on shares of different sizes") {
+  // Two sentences or one on each of four devices, and one or none.
+  const int64_t batch = GENERATE(6, 3);
+  constexpr int kLongest = 40;
+  CAPTURE(batch);
+  ModelParams params = TinyParams(/*warmup_steps=*/kSteps);
+  params.num_hidden_layers = 1;
+  train::CpuAndPjrt both(
+      TransformerModel(params), [batch](int seed) { return RandomPairs(2 * batch, seed, kLongest); }, batch,
+      train::TestConfig(), /*num_replicas=*/4);
+  both.Train({.loss = 1e-5, .tensors = 1e-4, .of_norm = 1e-4});
+}
+
 }  // namespace
 }  // namespace official::transformer

@@ -232,8 +232,8 @@ absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileWith(absl::st
   return std::make_unique<PjrtExecutable>(shared_from_this(), plugin_, args.executable);
 }
 
-absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::Compile(absl::string_view module) const {
-  return CompileWith(module, 1);
+absl::StatusOr<std::shared_ptr<PjrtExecutable>> PjrtClient::Compile(const std::string& module) const {
+  return executables_.Get(module, [&] { return CompileWith(module, /*num_replicas=*/1); });
 }
 
 absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileForAll(

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "utils/compute/core/tensor.h"
+#include "utils/compute/pjrt/executable_cache.h"
 #include "utils/compute/pjrt/plugin.h"
 
 namespace official::compute {
@@ -106,8 +107,8 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
   // The model of a device, such as "TPU v5 lite"; its number is not part of it.
   std::string KindOf(PJRT_Device* device) const;
 
-  // Compiles the text of a StableHLO module.
-  absl::StatusOr<std::unique_ptr<PjrtExecutable>> Compile(absl::string_view module) const;
+  // Compiles the text of a StableHLO module; all who ask for the same text get the same.
+  absl::StatusOr<std::shared_ptr<PjrtExecutable>> Compile(const std::string& module) const;
   // The same for these devices, the client's first ones, which run it together: as replicas, which can sum.
   absl::StatusOr<std::unique_ptr<PjrtExecutable>> CompileForAll(absl::string_view module,
                                                                 absl::Span<PJRT_Device* const> devices) const;
@@ -128,6 +129,7 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
   PJRT_Client* const client_;
   std::string platform_;
   std::vector<PJRT_Device*> devices_;
+  mutable ExecutableCache executables_{ExecutableCache::Errors::kShare};  // of Compile
 };
 
 }  // namespace official::compute

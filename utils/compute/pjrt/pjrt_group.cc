@@ -41,6 +41,7 @@ void PjrtGroup::Abort() {
 }
 
 absl::Status PjrtGroup::Reset() {
+  executables_.ForgetErrors();
   const std::lock_guard<std::mutex> lock(mutex_);
   aborted_ = false;
   std::fill(given_.begin(), given_.end(), nullptr);
@@ -49,12 +50,7 @@ absl::Status PjrtGroup::Reset() {
 }
 
 absl::StatusOr<std::shared_ptr<PjrtExecutable>> PjrtGroup::Compile(const std::string& module) {
-  const std::lock_guard<std::mutex> lock(compile_mutex_);
-  std::weak_ptr<PjrtExecutable>& compiled = compiled_[module];
-  if (std::shared_ptr<PjrtExecutable> executable = compiled.lock()) return executable;
-  ASSIGN_OR_RETURN(std::shared_ptr<PjrtExecutable> executable, client_->CompileForAll(module, devices_));
-  compiled = executable;
-  return executable;
+  return executables_.Get(module, [&] { return client_->CompileForAll(module, devices_); });
 }
 
 void PjrtGroup::ExecuteOnAll(int num_results) {

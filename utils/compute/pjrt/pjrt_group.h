@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "utils/compute/kernel/communicator.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/pjrt/client.h"
+#include "utils/compute/pjrt/executable_cache.h"
 
 namespace official::compute {
 
@@ -47,8 +47,7 @@ class PjrtGroup : public CommunicatorGroup {
   const std::chrono::seconds deadline_;
   std::vector<std::unique_ptr<Member>> members_;
 
-  std::mutex compile_mutex_;
-  std::map<std::string, std::weak_ptr<PjrtExecutable>> compiled_;  // by module
+  ExecutableCache executables_{ExecutableCache::Errors::kKeep};
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -65,7 +64,8 @@ class PjrtGroup::Member : public Communicator {
  public:
   Member(PjrtGroup& group, int rank) : group_(group), rank_(rank) {}
 
-  // Compiles a module for the devices of the group; those that ask for the same module get the same.
+  // Compiles a module for the devices of the group; those that ask for the same module get the same,
+  // which may be an error until the group is reset.
   absl::StatusOr<std::shared_ptr<PjrtExecutable>> Compile(const std::string& module) { return group_.Compile(module); }
   // Returns this device's results once all devices have called it. InvalidArgument if they run different modules,
   // Cancelled if another device fails, DeadlineExceeded if one does not come.

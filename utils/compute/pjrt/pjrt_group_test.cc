@@ -1,7 +1,10 @@
 #include "utils/compute/pjrt/pjrt_group.h"
 
+#include <dlfcn.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,25 +39,39 @@ std::string SumModule(int times) {
                       "    return ", last, " : tensor<2xf32>\n  }\n}\n");
 }
 
+// The path of the plugin of the tests with a count of its compilations.
+std::string CountingPlugin() {
+  setenv("COUNTING_PLUGIN_OF", PluginOfTests().c_str(), /*overwrite=*/1);
+  return "utils/compute/pjrt/libcounting_plugin.so";
+}
+
+// How often it has compiled.
+int NumCompilations() {
+  static const auto count =
+      reinterpret_cast<int (*)()>(dlsym(dlopen(CountingPlugin().c_str(), RTLD_NOW | RTLD_LOCAL), "NumCompilations"));
+  return count();
+}
+
 // Two devices of a plugin that sum, and a thread for each.
 class Pair {
  public:
-  explicit Pair(seconds deadline) {
-    client_ = OpenPjrtClient({.plugin = PluginOfTests(), .client = {.num_cpu_devices = 2}}).value();
+  explicit Pair(seconds deadline, const std::string& plugin = PluginOfTests()) {
+    client_ = OpenPjrtClient({.plugin = plugin, .client = {.num_cpu_devices = 2}}).value();
     for (int d = 0; d < 2; ++d) devices_.push_back(std::make_unique<PjrtDevice>(client_, d));
     Device* const devices[] = {devices_[0].get(), devices_[1].get()};
     group_ = PjrtGroup::Make(devices, deadline, std::nullopt).value();
   }
 
   CommunicatorGroup& group() { return *group_; }
+  PjrtClient& client() { return *client_; }
+  PjrtGroup::Member& member(int d) { return static_cast<PjrtGroup::Member&>(group_->communicator(d)); }
 
   // The sum on a device that brings {d, 10 * d} for its number d.
   absl::StatusOr<std::vector<float>> Sum(int d, int times = 1) {
-    auto& member = static_cast<PjrtGroup::Member&>(group_->communicator(d));
-    const std::shared_ptr<PjrtExecutable> executable = member.Compile(SumModule(times)).value();
+    const std::shared_ptr<PjrtExecutable> executable = member(d).Compile(SumModule(times)).value();
     const std::vector<float> x = {1.0f + static_cast<float>(d), 10.0f * static_cast<float>(d)};
     std::vector<PjrtBuffer> arguments = {client_->ToDevice(devices_[d]->device(), kPair, x.data()).value()};
-    auto results = member.Execute(*executable, std::move(arguments), 1);
+    auto results = member(d).Execute(*executable, std::move(arguments), 1);
     if (!results.ok()) return results.status();
     std::vector<float> sum(2);
     const absl::Status copied = client_->ToHost(results->buffers[0].get(), kPair, sum.data());
@@ -106,6 +123,47 @@ TEST_CASE("Abort ends the wait of a device at once") {
   CHECK(absl::IsCancelled(pair.Sum(1).status()));
   REQUIRE(pair.group().Reset().ok());
   for (const auto& sum : pair.SumOnBoth()) CHECK(sum.value() == std::vector<float>{3, 10});
+}
+
+TEST_CASE("A module that does not compile is compiled once for all devices, and again after a reset") {
+  Pair pair(seconds(60), CountingPlugin());
+  constexpr char kWrong[] = "module @m { wrong }";
+  const int before = NumCompilations();
+  const absl::Status status = pair.member(0).Compile(kWrong).status();
+  CHECK(!status.ok());
+  CHECK(pair.member(1).Compile(kWrong).status() == status);
+  CHECK(NumCompilations() == before + 1);
+  REQUIRE(pair.group().Reset().ok());
+  CHECK(!pair.member(1).Compile(kWrong).ok());
+  CHECK(NumCompilations() == before + 2);
+  for (const auto& sum : pair.SumOnBoth()) CHECK(sum.value() == std::vector<float>{3, 10});
+  CHECK(NumCompilations() == before + 3);
+}
+
+TEST_CASE("Devices that run one module by themselves have it compiled once") {
+  Pair pair(seconds(60), CountingPlugin());
+  const PjrtClient& client = pair.client();
+  const std::string module =
+      "module @m {\n  func.func public @main(%x: tensor<2xf32>) -> (tensor<2xf32>) {\n"
+      "    %y = stablehlo.add %x, %x : tensor<2xf32>\n    return %y : tensor<2xf32>\n  }\n}\n";
+  const int before = NumCompilations();
+  std::vector<std::shared_ptr<PjrtExecutable>> executables(2);
+  std::thread other([&] { executables[1] = client.Compile(module).value(); });
+  executables[0] = client.Compile(module).value();
+  other.join();
+  CHECK(NumCompilations() == before + 1);
+  for (int d = 0; d < 2; ++d) {
+    PJRT_Device* const device = client.devices()[d];
+    const std::vector<float> x = {1.0f + static_cast<float>(d), 10};
+    const PjrtBuffer argument = client.ToDevice(device, kPair, x.data()).value();
+    const PjrtResults results = executables[d]->Execute(device, {argument}, 1).value();
+    std::vector<float> twice(2);
+    REQUIRE(client.ToHost(results.buffers[0].get(), kPair, twice.data()).ok());
+    CHECK(twice == std::vector<float>{2 * x[0], 20});
+  }
+  executables.clear();
+  CHECK(client.Compile(module).ok());  // nobody had it any more
+  CHECK(NumCompilations() == before + 2);
 }
 
 TEST_CASE("Devices that run different modules are refused, and may run one module after that") {
