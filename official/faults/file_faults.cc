@@ -10,6 +10,7 @@
 //                   stop: the process is stopped (SIGSTOP) before that call and each after it
 //   FAULTS_JOURNAL  a file that gets a line per call before it happens: number, call, path, and a rename's new path
 //   FAULTS_CLOCK    every second look at the time of day is wrong by so many seconds
+//   FAULTS_SET      a file: in place of every second look, each is wrong that comes once there is such a file
 //   FAULTS_KEEP     a directory that gets a link to each file when it is synced, named by the number of the call
 #include <dirent.h>
 #include <dlfcn.h>
@@ -47,6 +48,7 @@ struct Settings {
   std::string journal = Setting("FAULTS_JOURNAL");
   std::string keep = Setting("FAULTS_KEEP");
   int clock_error = std::atoi(Setting("FAULTS_CLOCK"));
+  std::string clock_set = Setting("FAULTS_SET");
   int error = kind == "ENOSPC" ? ENOSPC : kind == "EIO" ? EIO : kind == "EROFS" ? EROFS : kind == "EINTR" ? EINTR : 0;
   bool any = call == "any";
 };
@@ -240,7 +242,10 @@ int unlink(const char* path) noexcept {
 int clock_gettime(clockid_t clock, timespec* time) noexcept {
   static std::atomic<int> count = 0;
   const int result = Real<int(clockid_t, timespec*)>("clock_gettime")(clock, time);
-  if (clock == CLOCK_REALTIME && ++count % 2 == 0) time->tv_sec += settings().clock_error;
+  const std::string& file = settings().clock_set;
+  const bool is_wrong =
+      file.empty() ? ++count % 2 == 0 : Real<int(const char*, int)>("access")(file.c_str(), F_OK) == 0;
+  if (clock == CLOCK_REALTIME && is_wrong) time->tv_sec += settings().clock_error;
   return result;
 }
 

@@ -142,7 +142,7 @@ class StandaloneClientTest(workers.WorkersCase):
         self.assertEqual(outcome.code, 0, outcome.told)
 
     def test_a_signal_stops_all_tasks_in_order(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             with self.subTest(number=number):
                 self.model_dir = self.folder / f"model{int(number)}"
                 _, servers, client = self.begin_endless()
@@ -150,6 +150,7 @@ class StandaloneClientTest(workers.WorkersCase):
                 outcome = self.finish(client)
                 self.assertEqual(outcome.code, 128 + number, outcome.told)
                 self.assertIn(f"all tasks were stopped by signal {int(number)}", outcome.error)
+                self.assertNotIn("was ended by signal", outcome.stderr)  # which is told of a task that is lost
                 self.assertGreater(harness.latest_step(self.model_dir), 0)
                 self.assert_free(servers)
 

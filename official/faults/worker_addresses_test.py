@@ -1,4 +1,5 @@
-"""The address of a worker is taken, not its own or not known yet: a line says which, why, and what to try."""
+"""The address of a worker is taken, not its own or not known yet: a line says which, why, and what to try. Where it is
+known later, a worker finds it, and the time of day does not change how long it looks."""
 
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ from pathlib import Path
 from official.faults import harness, workers
 
 START_TIMEOUT = 3  # seconds
+LOOKS_AGAIN = 30  # seconds after which gRPC by itself looks a name up again
 TOLD_AFTER = 3  # seconds of waiting for a name
 NOBODY = 65534
 # $1, $2: what become /etc/hosts and /etc/nsswitch.conf; then comes the command.
@@ -26,8 +28,9 @@ class WorkerAddressesTest(workers.WorkersCase):
         configs = workers.configs_of(addresses)
         return self.start_workers(self.model_dir, len(addresses), *flags, configs=configs, prefix_of=prefix_of)
 
-    def assert_cannot_listen(self, address: str, worker: int, reason: str, **begin) -> None:
-        """Worker `worker` of two cannot listen at its address for this reason, and the other waits for it in vain."""
+    def assert_cannot_listen(self, address: str, worker: int, reason: str, **begin) -> str:
+        """Worker `worker` of two cannot listen at its address for this reason, and the other waits for it in vain.
+        Returns the line that says so."""
         addresses = workers.free_addresses(2)
         addresses[worker] = address
         processes = self.begin(addresses, f"--start_timeout_secs={START_TIMEOUT}", **begin)
@@ -41,6 +44,7 @@ class WorkerAddressesTest(workers.WorkersCase):
         missing = f"waited {START_TIMEOUT} s for worker 0 at {address}" if worker == 0 else f"no worker 1 at {address}"
         self.assert_refused(outcomes[1 - worker], 1, missing, "start all workers, or raise --start_timeout_secs")
         self.assertEqual(list(self.model_dir.glob("*ckpt*")), [])
+        return outcomes[worker].error
 
     def test_a_port_is_taken(self) -> None:
         self.check_taken_ports()
@@ -60,10 +64,12 @@ class WorkerAddressesTest(workers.WorkersCase):
                 listener.start()
                 self.addCleanup(listener.kill)
                 self.assertTrue(listens.wait(harness.DEADLINE))
-                self.assert_cannot_listen(address, worker, "Address already in use")
+                told = self.assert_cannot_listen(address, worker, "Address already in use")
+                self.assertNotIn("--listen_on_all_interfaces", told)
 
     def test_an_address_of_another_machine(self) -> None:
-        self.assert_cannot_listen("192.0.2.1:2222", 1, "Cannot assign requested address")  # RFC 5737
+        told = self.assert_cannot_listen("192.0.2.1:2222", 1, "Cannot assign requested address")  # RFC 5737
+        self.assertIn("reach this machine by it all the same, give --listen_on_all_interfaces", told)
 
     def test_a_port_of_root(self) -> None:
         if int(Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text()) <= 1:
@@ -103,6 +109,21 @@ class WorkerAddressesTest(workers.WorkersCase):
             self.assertEqual(outcome.code, 0, outcome.told)
             self.assertIn(f"waiting for the DNS to know {name}: ", outcome.stderr, outcome.told)
 
+    def test_a_name_that_first_stands_for_nobody(self) -> None:
+        hosts, own_mounts = self.with_hosts()
+        hosts.write_text("127.0.0.1 localhost\n127.0.0.9 worker-0.test\n")  # as of a pod that was there before
+        addresses = workers.free_addresses(2)
+        names = [addresses[0].replace("127.0.0.1", "worker-0.test"), addresses[1]]
+        flags = ("--insecure_cluster", "--max_train_steps=2", f"--start_timeout_secs={LOOKS_AGAIN - 5}")
+        waiting = self.start_worker(self.model_dir, 1, workers.configs_of(names)[1], *flags, prefix=own_mounts)
+        host = self.start_worker(self.model_dir, 0, workers.configs_of(addresses)[0], *flags)
+        time.sleep(TOLD_AFTER)
+        self.assertEqual([process.poll() for process in (waiting, host)], [None, None])
+        hosts.write_text("127.0.0.1 localhost worker-0.test\n")
+        for process in (waiting, host):
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, outcome.told)
+
     def test_own_names_that_stand_for_loopback(self) -> None:
         ports = [address.rsplit(":", 1)[1] for address in workers.free_addresses(2)]
         names = [f"worker-{i}.test" for i in range(2)]
@@ -124,6 +145,35 @@ class WorkerAddressesTest(workers.WorkersCase):
                 address = workers.free_addresses(1)[0].replace("127.0.0.1", "worker.test")
                 prefix_of = {i: own_mounts for i in range(2)}
                 self.assert_cannot_listen(address, worker, "Name or service not known", prefix_of=prefix_of)
+
+    # ---- The time of day ----
+
+    def begin_to_wait(self, clock_error: int, *flags: str) -> tuple[list[str], subprocess.Popen]:
+        """Starts worker 1 of two, for which the clock is wrong by so many seconds when it has waited a little. Returns
+        the configurations of both."""
+        configs = workers.configs_of(workers.free_addresses(2))
+        clock_is_set = self.folder / f"clock {clock_error}"
+        settings = {"LD_PRELOAD": self.library, "FAULTS_CLOCK": clock_error, "FAULTS_SET": clock_is_set}
+        prefix = workers.with_environment({name: str(value) for name, value in settings.items()})
+        waiting = self.start_worker(self.model_dir, 1, configs[1], "--max_train_steps=2", *flags, prefix=prefix)
+        time.sleep(START_TIMEOUT)
+        self.assertIsNone(waiting.poll())
+        clock_is_set.touch()
+        return configs, waiting
+
+    def test_a_clock_that_is_set_ends_no_wait(self) -> None:
+        configs, waiting = self.begin_to_wait(400)
+        time.sleep(START_TIMEOUT)
+        self.assertIsNone(waiting.poll())
+        host = self.start_worker(self.model_dir, 0, configs[0], "--max_train_steps=2")
+        for process in (waiting, host):
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, outcome.told)
+
+    def test_a_clock_that_is_set_makes_no_wait_longer(self) -> None:
+        _, waiting = self.begin_to_wait(-3600, f"--start_timeout_secs={2 * START_TIMEOUT}")
+        outcome = self.finish(waiting, deadline=harness.DEADLINE / 2)
+        self.assert_refused(outcome, 1, f"worker 1 has waited {2 * START_TIMEOUT} s for worker 0 at ")
 
 
 def listen(address: str, user: int | None, listens) -> None:

@@ -1,4 +1,5 @@
-"""Workers that differ, and so cannot train together, all say in what, with both values, and exit with 2."""
+"""Workers that differ in what changes numbers, and so cannot train together, all say in what, with both values, and
+exit with 2."""
 
 import os
 import re
@@ -45,6 +46,18 @@ class WorkerDifferencesTest(workers.WorkersCase):
     def test_no_difference(self) -> None:
         for outcome in self.outcomes():
             self.assertEqual(outcome.code, 0, outcome.told)
+
+    def test_checkpoints_that_one_worker_keeps(self) -> None:
+        alone = self.folder / "alone"
+        self.train_alone(alone, steps=2)
+        for worker in (0, 1):
+            with self.subTest(worker=worker):
+                for outcome in self.outcomes(flags_of={worker: ("--keep_best=loss:min:1",)}):
+                    self.assertEqual(outcome.code, 0, outcome.told)
+                model_dir = self.folder / "model"
+                self.assert_same_checkpoint(model_dir, alone, step=2)
+                self.assertEqual(harness.latest_step(model_dir / "best"), 2 if worker == 0 else 0)  # the chief's
+                shutil.rmtree(model_dir)
 
     def test_a_flag(self) -> None:
         self.assert_refused_everywhere(
@@ -120,6 +133,19 @@ class WorkerDifferencesTest(workers.WorkersCase):
                 for outcome in self.outcomes(flags_of=flags):
                     self.assertEqual(outcome.code, 0, outcome.told)
                 self.assert_refused_everywhere(*words, flags_of={**flags, 2: (*flags[2], read_other)})
+
+    @harness.of("resnet")
+    def test_the_number_of_classes(self) -> None:
+        labels = self.folder / "labels.txt"
+        labels.write_text("background\ncat\ndog\n")
+        flags = ("--use_synthetic_data", "--dataset_name=imagenet", "--resnet_size=18")
+        named = (*flags, f"--label_file={labels}")
+        self.assert_refused_everywhere(
+            "worker 2 at ",
+            "; 1001 classes), but worker 0 has ",
+            "; 3 classes); give all workers the same data",
+            flags_of={0: named, 1: named, 2: flags},
+        )
 
     @harness.of("transformer")
     def test_the_texts_of_bleu(self) -> None:

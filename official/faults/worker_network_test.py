@@ -1,4 +1,5 @@
-"""Workers on hosts whose network is cut, slow or loses packets: they end and say who is lost, or have the same bits.
+"""Workers on hosts whose network is cut, slow, loses packets or translates addresses: they end and say who is lost, or
+have the same bits.
 
 Needs the right to make networks, outside of a sandbox, and nft; is skipped elsewhere.
 """
@@ -21,11 +22,15 @@ class WorkerNetworkTest(losses.LossCase):
             self.skipTest(self.why_not)
         super().setUp()
 
-    def begin_on_hosts(self, *flags: str) -> None:
-        """Starts the workers, each on a host of its own."""
+    def begin_on_hosts(self, *flags: str, published: bool = False) -> None:
+        """Starts the workers, each on a host of its own; if `published`, at addresses that the hosts do not have."""
         self.network = self.enterContext(networks.Network(WORKERS))
+        addresses = self.network.published_addresses() if published else self.network.addresses()
         on_hosts = dict(enumerate(map(networks.inside, self.network.hosts)))
-        self.begin_at(self.network.addresses(), "--insecure_cluster", *flags, prefix_of=on_hosts)
+        if published:
+            for inside in on_hosts.values():  # [::] has no IPv4 there, unless a program asks for it
+                networks.run(f"{' '.join(inside)} sh -c 'echo 1 >/proc/sys/net/ipv6/bindv6only'")
+        self.begin_at(addresses, "--insecure_cluster", *flags, prefix_of=on_hosts)
 
     def test_a_worker_is_cut_off(self) -> None:
         def lose(victim: int) -> float:
@@ -70,6 +75,11 @@ class WorkerNetworkTest(losses.LossCase):
         self.train_alone(alone)
         self.assert_same_checkpoint(self.model_dir, alone)
         self.assert_same_metrics(self.model_dir, alone)
+
+    def test_addresses_that_the_machines_do_not_have(self) -> None:
+        flags = ("--listen_on_all_interfaces", f"--max_train_steps={harness.STEPS}")
+        self.begin_on_hosts(*flags, published=True)
+        self.assert_ends_as_alone()
 
     # The one with small gradients: of ten packets one is sent again after 0.2 seconds or more.
     @harness.of("resnet")

@@ -86,6 +86,20 @@ class Network(contextlib.AbstractContextManager):
     def addresses(self, port: int = 2222) -> list[str]:
         return [f"10.1.{number // 250}.{number % 250 + 1}:{port}" for number in self.numbers]
 
+    def published_addresses(self, port: int = 2222) -> list[str]:
+        """Lets the hosts reach each other by addresses that none of them has, as if each was behind NAT."""
+        published = [f"203.0.113.{1 + i}" for i in range(len(self.hosts))]  # RFC 5737
+        for host, address, own in zip(self.hosts, published, self.addresses()):
+            own = own.split(":")[0]
+            for other in self.hosts:
+                if other != host:
+                    run(f"ip -n {other} route add {address} via {own}")
+            nft = f"{' '.join(inside(host))} nft add"
+            run(f"{nft} table ip published")
+            run(f"{nft} chain ip published in '{{ type nat hook prerouting priority -100 ; }}'")
+            run(f"{nft} rule ip published in ip daddr {address} dnat to {own}")
+        return [f"{address}:{port}" for address in published]
+
     def cut(self, host: int) -> None:
         """Nothing that is sent over the link of a host arrives any more."""
         self._drop(host, "drop")

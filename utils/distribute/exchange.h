@@ -29,7 +29,7 @@ class Exchange {
   virtual int NumberOf(int worker) const { return worker; }
   virtual std::string NameOf(int worker) const;
   // Sends a frame, of which the parts follow one another. Returns as soon as they can be changed; the frame may not
-  // have arrived.
+  // have arrived. Where very much is on its way to the worker, first waits for that, but never for a Receive of it.
   virtual absl::Status Send(int worker, Channel channel, absl::Span<const absl::string_view> parts) = 0;
   absl::Status Send(int worker, Channel channel, absl::string_view frame) {
     return Send(worker, channel, absl::MakeConstSpan(&frame, 1));

@@ -82,6 +82,13 @@ OFFICIAL_FLAG(ClusterConfig, insecure_cluster,
               .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(
+    ClusterConfig, listen_on_all_interfaces,
+    "Listen at the port of this process on all interfaces of the machine, as TensorFlow's servers do, instead of at "
+    "its address alone: for an address by which the others reach it, but which none of its interfaces has, such as "
+    "that of a published port of a container or one behind NAT.",
+    .per_worker = true, .local = true);
+
+OFFICIAL_FLAG(
     ClusterConfig, start_timeout_secs,
     "Seconds that the workers of a run wait for each other at the start. After that they exit with an error. "
     "With parameter servers, a run begins after half of it without workers that are missing, except the first.",
@@ -170,8 +177,9 @@ FlagGroup ClusterFlags() {
 FlagGroup ConnectionFlags(const std::vector<absl::string_view>& more) {
   FlagGroup group = {.name = ThisGroup().name, .flags = {}};
   for (const absl::string_view name : more) group.flags.push_back(SharedFlag(name));
-  for (const absl::string_view name : {"serve", "remote_cluster", "run_secret_file", "tls_cert", "tls_key", "tls_ca",
-                                       "insecure_cluster", "start_timeout_secs", "peer_timeout_secs"}) {
+  for (const absl::string_view name :
+       {"serve", "remote_cluster", "run_secret_file", "tls_cert", "tls_key", "tls_ca", "insecure_cluster",
+        "listen_on_all_interfaces", "start_timeout_secs", "peer_timeout_secs"}) {
     group.flags.push_back(SharedFlag(name));
     if (name == "peer_timeout_secs") {
       group.flags.back().help = "Seconds after which a task that does not answer counts as lost.";

@@ -24,9 +24,10 @@ struct ClusterConfig {
   distribute::CollectiveCommunication collective_communication = distribute::CollectiveCommunication::kAuto;
   std::optional<std::string> run_secret_file;
   std::optional<std::string> tls_cert, tls_key, tls_ca;  // the files of mutual TLS, in PEM: all three or none
-  bool insecure_cluster = false;  // true: workers on several machines may do without a secret and without TLS
-  int start_timeout_secs = 300;   // how long workers wait for each other at the start
-  int peer_timeout_secs = 10;     // how long a worker may be silent until it counts as lost
+  bool insecure_cluster = false;          // true: workers on several machines may do without a secret and without TLS
+  bool listen_on_all_interfaces = false;  // true: the address of this process need be none of its machine's
+  int start_timeout_secs = 300;           // how long workers wait for each other at the start
+  int peer_timeout_secs = 10;             // how long a worker may be silent until it counts as lost
   OnPeerLoss on_peer_loss = OnPeerLoss::kExit;
   // As train::ServerOptions.
   bool sync_replicas = false;

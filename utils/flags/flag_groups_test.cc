@@ -262,7 +262,8 @@ TEST_CASE("What chooses other devices is not for those of a PJRT plugin") {
   REQUIRE(Parse({"--distribution_strategy=tpu", "--pjrt_plugin=a.so", "--num_gpus=0"}).ok());
   CHECK(FromFlags<PerformanceConfig>().pjrt_plugin == "a.so");
   CHECK_THAT(Error({"--pjrt_plugin=a.so"}), Contains("--pjrt_plugin=a.so: is for --distribution_strategy=tpu"));
-  for (const char* flag : {"--num_gpus=2", "--devices=cpu:0", "--all_reduce_alg=nccl", "--num_packs=3"}) {
+  for (const char* flag :
+       {"--num_gpus=2", "--devices=cpu:0", "--all_reduce_alg=nccl", "--num_packs=3", "--tf32=true"}) {
     CHECK_THAT(Error({"--distribution_strategy=tpu", flag}),
                Contains(std::string(flag) + ": is not for --distribution_strategy=tpu; leave one of them out"));
   }

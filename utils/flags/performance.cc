@@ -269,6 +269,7 @@ absl::Status PjrtDevicesAlone(const CommandLine&) {
   if (absl::GetFlag(FLAGS_devices)) return FlagError("devices", kLeaveOut);
   if (absl::GetFlag(FLAGS_all_reduce_alg)) return FlagError("all_reduce_alg", kLeaveOut);
   if (absl::GetFlag(FLAGS_num_packs)) return FlagError("num_packs", kLeaveOut);
+  if (absl::GetFlag(FLAGS_tf32)) return FlagError("tf32", kLeaveOut);
   return absl::OkStatus();
 }
 

@@ -241,6 +241,7 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
     options.addresses.insert(options.addresses.end(), servers.begin(), servers.end());
   }
   options.facts = FactsOf(config, cluster, devices);
+  options.bind_all = config.cluster.listen_on_all_interfaces;
   options.start_timeout = std::chrono::seconds(config.cluster.start_timeout_secs);
   ASSIGN_OR_RETURN(options.tls, ReadTlsFiles(config.cluster));
   if (cluster.launch->AddressesByPmix()) {
@@ -250,8 +251,9 @@ absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& conf
     }
   } else {
     std::vector<distribute::PlacedAddress> listeners;
-    for (size_t w = 0; w < options.addresses.size(); ++w) {
-      listeners.push_back({distribute::TaskName(options, static_cast<int>(w)), options.addresses[w]});
+    for (int w = 0; w < static_cast<int>(options.addresses.size()); ++w) {
+      const bool is_everywhere = options.bind_all && w == options.worker;
+      listeners.push_back({distribute::TaskName(options, w), is_everywhere ? "all interfaces" : options.addresses[w]});
     }
     ASSIGN_OR_RETURN(options.secret, SecretFor(config.cluster, listeners));
   }

@@ -359,6 +359,16 @@ TEST_CASE("Strangers are kept out, or it is said that they need not be") {
   }
 }
 
+TEST_CASE("Strangers are kept out of a worker that listens on all interfaces, whatever its address") {
+  const TfConfig tf_config(
+      R"({"cluster": {"worker": ["127.0.0.1:1", "127.0.0.1:2"]}, "task": {"type": "worker", "index": 1}})");
+  Config config;
+  config.cluster.listen_on_all_interfaces = true;
+  const Devices devices = {.kind = "cpu", .strategy = "", .num_replicas = 2};
+  CHECK_THAT(Refused(Connect(config, FindCluster({}).value(), devices).status()),
+             StartsWith("worker 1 listens at all interfaces, where strangers may take part"));
+}
+
 TEST_CASE("A secret is its owner's alone, or root's and that of a group of this user") {
   constexpr uid_t kRoot = 0, kUser = 1000;
   const auto advice = [](uid_t owner, mode_t mode, uid_t user) {

@@ -138,13 +138,13 @@ flags::Program Program() {
           .description = "Trains a network that tells whether a point lies in a circle, with a loop of its own.",
           .examples = {{"custom_loop_main --num_cpu_devices=3", "train on three logical devices"}},
           .defaults = {{"model_dir", ""}, {"train_epochs", "5"}},
-          .help = {{"model_dir", "Directory of the checkpoints; empty: none are made."}},
+          .help = {{"model_dir", "Directory of the checkpoints, the same on all workers; empty: none are made."}},
           .flags = {.name = "custom_loop",
                     .flags = {flags::SharedFlag("num_gpus"),
                               flags::SharedFlag("num_cpu_devices"),
                               flags::SharedFlag("distribution_strategy"),
                               {.name = "train_epochs", .range = flags::AtLeast(1)},
-                              {.name = "model_dir", .per_worker = true},
+                              {.name = "model_dir"},  // all workers have checkpoints, or none has
                               flags::LogFormatFlag()}},
           .shared_flags = false,
           .more_flags = {flags::ConnectionFlags({"workers", "collective_communication"})}};

@@ -97,14 +97,15 @@ class CustomLoopTest(unittest.TestCase):
             self.assertEqual(self.output(2, f"--model_dir={folder}"), "".join(whole[3:]))
             self.assertEqual(self.output(2, f"--model_dir={folder}"), "")
 
-    def test_a_lost_worker_ends_the_other_which_names_it(self) -> None:
-        addresses = [f"127.0.0.1:{port}" for port in launchers.free_ports(2)]
+    def start_workers(self, *flags_of: tuple[str, ...]) -> tuple[list[str], list[subprocess.Popen]]:
+        """Starts a worker with each of these flags, and returns their addresses, too."""
+        addresses = [f"127.0.0.1:{port}" for port in launchers.free_ports(len(flags_of))]
         cluster = {"worker": addresses}
         processes = []
-        for index in range(2):
+        for index, flags in enumerate(flags_of):
             task = json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
             process = subprocess.Popen(
-                [self.program, "--train_epochs=1000000"],
+                [self.program, *flags],
                 env={**os.environ, "TF_CONFIG": task},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -112,12 +113,29 @@ class CustomLoopTest(unittest.TestCase):
             )
             self.addCleanup(process.kill)
             processes.append(process)
+        return addresses, processes
+
+    def test_a_lost_worker_ends_the_other_which_names_it(self) -> None:
+        endless = ("--train_epochs=1000000",)
+        addresses, processes = self.start_workers(endless, endless)
         self.assertIn("epoch 1 ", processes[0].stdout.readline())
         processes[1].kill()
         _, stderr = processes[0].communicate(timeout=launchers.DEADLINE)
         processes[1].communicate()
         self.assertEqual(processes[0].returncode, RESUME_ME, stderr)
         self.assertIn(f"worker 1 at {addresses[1]}", stderr.splitlines()[-1])
+
+    def test_a_directory_that_one_worker_has_all_must_have(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for worker in (0, 1):
+                flags_of: list[tuple[str, ...]] = [(), ()]
+                flags_of[worker] = (f"--model_dir={folder}",)
+                has = ["none", "none"]
+                has[worker] = folder
+                for process in self.start_workers(*flags_of)[1]:
+                    _, stderr = process.communicate(timeout=launchers.DEADLINE)
+                    self.assertEqual(process.returncode, 2, stderr)
+                    self.assertIn(f"worker 1 has flag --model_dir {has[1]}, but worker 0 has {has[0]}; ", stderr)
 
     def test_an_evaluator_is_no_worker(self) -> None:
         task = {"cluster": {"worker": ["127.0.0.1:1"]}, "task": {"type": "evaluator", "index": 0}}

@@ -170,9 +170,9 @@ class GrpcCallServer : public CallServer {
 absl::StatusOr<std::unique_ptr<CallServer>> MakeCallServer(const std::string& address, const ConnectOptions& options) {
   StartQuietGrpc();
   if (options.tls) RETURN_IF_ERROR(CheckTlsFiles(*options.tls, address));
-  WaitForName(address, WhoseName::kThisWorkers, options.start_timeout, options.log);
+  if (!options.bind_all) WaitForName(address, WhoseName::kThisWorkers, options.start_timeout, options.log);
   auto server = std::make_unique<GrpcCallServer>(options);
-  RETURN_IF_ERROR(server->Listen(address, options));
+  RETURN_IF_ERROR(server->Listen(options.bind_all ? OnAllInterfaces(address) : address, options));
   return server;
 }
 

@@ -39,7 +39,7 @@ struct ConnectOptions {
   std::vector<std::pair<std::string, std::string>> facts;
   std::string secret;           // that they share; empty: it proves nothing
   std::optional<TlsFiles> tls;  // nothing: connections are not encrypted, and have no certificates
-  bool bind_all = false;        // listens on all interfaces, not only on that of its address
+  bool bind_all = false;        // listens on all interfaces: its address need be none of this machine's
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();  // of the start
   std::chrono::seconds start_timeout = std::chrono::minutes(5);  // how long, from then on, workers wait for each other
   std::chrono::seconds peer_timeout = std::chrono::seconds(10);  // after which a silent worker is lost

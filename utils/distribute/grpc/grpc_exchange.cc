@@ -247,7 +247,7 @@ absl::StatusOr<std::unique_ptr<Exchange>> MakeGrpcExchange(const ConnectOptions&
   const auto check_certificates = [&] { return options.tls ? CheckTlsFiles(*options.tls, address) : absl::OkStatus(); };
   if (!address.empty()) {
     RETURN_IF_ERROR(check_certificates());
-    WaitForName(address, WhoseName::kThisWorkers, StartTimeLeft(options), options.log);
+    if (!options.bind_all) WaitForName(address, WhoseName::kThisWorkers, StartTimeLeft(options), options.log);
   }
   if (options.worker > 0) {
     WaitForName(options.addresses[0], WhoseName::kOtherWorkers, StartTimeLeft(options), options.log);

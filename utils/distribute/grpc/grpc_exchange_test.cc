@@ -313,6 +313,20 @@ TEST_CASE("A worker waits for names that the DNS does not know yet, and at the e
   CHECK_THAT(std::string(other.message()), StartsWith("cannot find worker 0 at nobody.invalid:2222: "));
 }
 
+TEST_CASE("A worker that listens on all interfaces needs no address of its machine") {
+  ConnectOptions options;
+  options.bind_all = true;
+  options.start_timeout = std::chrono::seconds(1);
+  for (const char* const host : {"192.0.2.1", "nobody.invalid"}) {  // the first by RFC 5737
+    const std::string address = FreeAddresses(1)[0];
+    options.addresses = {absl::StrCat(host, address.substr(address.rfind(':'))), ""};
+    options.begin = std::chrono::steady_clock::now();
+    CHECK(MakeGrpcExchange(options).status() ==
+          absl::DeadlineExceededError(
+              "after 1 s there is no worker 1; start all workers, or raise --start_timeout_secs"));
+  }
+}
+
 TEST_CASE("What took long before the meeting is part of the start timeout") {
   ConnectOptions options;
   options.addresses = FreeAddresses(2);

@@ -105,7 +105,7 @@ class Joiner {
   }
 
  private:
-  using Clock = std::chrono::system_clock;
+  using Clock = std::chrono::steady_clock;
   // A little longer than worker 0 waits, who knows the reason.
   static constexpr std::chrono::seconds kLonger{2};
 

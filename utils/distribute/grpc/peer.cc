@@ -13,6 +13,18 @@
 #include "utils/distribute/grpc/server.h"
 
 namespace official::distribute {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// The same moment as gRPC takes it, by the wall clock. To be used at once: that clock may be set.
+std::chrono::system_clock::time_point OnWallClock(Clock::time_point time) {
+  using WallClock = std::chrono::system_clock;
+  if (time == Clock::time_point::max()) return WallClock::time_point::max();
+  return WallClock::now() + std::chrono::duration_cast<WallClock::duration>(time - Clock::now());
+}
+
+}  // namespace
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const ConnectOptions& options) {
   grpc::ChannelArguments arguments;
@@ -27,6 +39,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Con
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 1000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // A name may first stand for where nobody is any more.
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 1000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20);
   arguments.SetInt("grpc.http2.lookahead_bytes", 16 << 20);
   arguments.SetInt("grpc.tcp_read_chunk_size", 1 << 20);
@@ -36,11 +50,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Con
 absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& name, const std::string& address,
                                 const ConnectOptions& options) {
   const auto is_ready_within = [&channel](std::chrono::milliseconds time) {
-    const auto end = std::chrono::system_clock::now() + time;
+    const Clock::time_point end = Clock::now() + time;
     for (;;) {
       const grpc_connectivity_state state = channel.GetState(/*try_to_connect=*/true);
       if (state == GRPC_CHANNEL_READY) return true;
-      if (!channel.WaitForStateChange(state, end)) return false;
+      if (!channel.WaitForStateChange(state, OnWallClock(end))) return false;
     }
   };
   if (is_ready_within(std::chrono::milliseconds(500))) return absl::OkStatus();
@@ -63,14 +77,21 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
     StartCall();
   }
 
-  // The last message ends the stream.
+  // The last message ends the stream. Another one waits until there is room for it: the other side takes in what comes
+  // whatever it does meanwhile, also where it waits to send as this one does, and counts as lost once it is silent.
+  // Until it has admitted the stream it may wait for workers that start, however long, and nothing waits for it.
   void Send(grpc::ByteBuffer message, bool last = false) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (!last && admitted_) {
+      changed_.wait(lock, [this] { return broken_ || closed_ || queued_bytes_ < kMostQueuedBytes; });
+    }
     if (closed_) return;
     closed_ = last;
+    if (closed_) changed_.notify_all();
+    if (broken_) return Release();
+    queued_bytes_ += message.Length();
     messages_.push_back(std::move(message));
     WriteNext();
-    if (broken_) Release();
   }
 
   // The other side has admitted the stream. Until then it takes no more than the first message.
@@ -97,6 +118,7 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
     writing_ = false;
     broken_ = broken_ || !ok;
     hello_written_ = true;
+    queued_bytes_ -= messages_.front().Length();
     messages_.pop_front();
     if (broken_) {
       messages_.clear();
@@ -152,6 +174,7 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<grpc::ByteBuffer> messages_;  // the first one is being written
+  size_t queued_bytes_ = 0;                // of all of them
   grpc::ByteBuffer answer_;
   bool hello_written_ = false, admitted_ = false;
   bool writing_ = false, closed_ = false, broken_ = false, released_ = false, done_ = false;
@@ -206,10 +229,10 @@ class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
   JoinCall(const std::string& first, const std::function<absl::StatusOr<std::string>(const std::string&)>& respond)
       : write_(MessageOf(first)), respond_(respond) {}
 
-  void Start(const std::shared_ptr<grpc::Channel>& channel, std::chrono::system_clock::time_point deadline) {
+  void Start(const std::shared_ptr<grpc::Channel>& channel, Clock::time_point deadline) {
     stub_ = std::make_unique<grpc::GenericStub>(channel);
     context_.set_wait_for_ready(true);
-    context_.set_deadline(deadline);
+    context_.set_deadline(OnWallClock(deadline));
     stub_->PrepareBidiStreamingCall(&context_, kJoinMethod, grpc::StubOptions(), this);
     StartWrite(&write_);
     StartRead(&read_);
@@ -279,8 +302,7 @@ class JoinCall : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuff
 
 absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
                                      const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
-                                     std::chrono::system_clock::time_point deadline,
-                                     const std::function<void()>& waiting) {
+                                     Clock::time_point deadline, const std::function<void()>& waiting) {
   JoinCall call(first, respond);
   call.Start(channel, deadline);
   return call.Wait(waiting);

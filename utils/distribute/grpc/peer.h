@@ -29,12 +29,16 @@ absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& name,
 // Messages to one worker on one of the exchange's channels, in the order in which they are sent.
 class Sender {
  public:
+  // Of a frame so many bytes, and one message, wait at most: who sends much to many has not all of it in memory.
+  static constexpr size_t kMostQueuedBytes = 64 << 20;
+
   // `hello` is the first message. `lost` is called, on a thread of gRPC, when the connection breaks.
   Sender(std::shared_ptr<grpc::Channel> channel, std::string hello, std::function<void(absl::string_view why)> lost);
   // Drops what has not arrived.
   ~Sender();
 
-  // Copies the frame, of which the parts follow one another. What is sent after the last message is dropped.
+  // Copies the frame, of which the parts follow one another. Once the other side takes frames, waits while
+  // kMostQueuedBytes have not left this process. What is sent after the last message is dropped.
   void SendFrame(absl::Span<const absl::string_view> parts);
   // The last message: this worker has failed.
   void SendFailure(const Failure& failure);
@@ -57,7 +61,7 @@ class Sender {
 // DeadlineExceeded with the last reason, and what the server or `respond` says.
 absl::StatusOr<std::string> CallJoin(const std::shared_ptr<grpc::Channel>& channel, const std::string& first,
                                      const std::function<absl::StatusOr<std::string>(const std::string&)>& respond,
-                                     std::chrono::system_clock::time_point deadline,
+                                     std::chrono::steady_clock::time_point deadline,
                                      const std::function<void()>& waiting);
 
 }  // namespace official::distribute

@@ -1,6 +1,8 @@
 #include "utils/distribute/grpc/server.h"
 
 #include <atomic>
+#include <cerrno>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
@@ -196,9 +198,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const std::string& addres
                                                        Mailbox& mailbox, JoinHandler* join, Refusals& refusals) {
   absl::StatusOr<std::unique_ptr<GuardedServer>> server = GuardedServer::Listen(address, options, refusals);
   if (!server.ok()) {
+    const absl::string_view why = server.status().message();
     return absl::FailedPreconditionError(
-        absl::StrCat(TaskName(options, options.worker), " cannot listen on ", address, ": ", server.status().message(),
-                     "; is that an address of this machine, and does no other run use it?"));
+        absl::StrCat(TaskName(options, options.worker), " cannot listen on ", address, ": ", why,
+                     "; is that an address of this machine, and does no other run use it?",
+                     why == std::strerror(EADDRNOTAVAIL)
+                         ? " If the others reach this machine by it all the same, give --listen_on_all_interfaces"
+                         : ""));
   }
   std::unique_ptr<Server> made(new Server(options, mailbox, join));
   made->service_ = std::make_unique<Service>(*made);

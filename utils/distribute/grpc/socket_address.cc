@@ -100,6 +100,9 @@ absl::StatusOr<std::vector<int>> ListenAt(const std::string& address) {
     const int on = 1;
     // A run that starts again shall not wait for the connections of the last one to be forgotten.
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    // [::] is all interfaces with their IPv4 addresses, whatever the system's default is.
+    const int off = 0;
+    if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     if (fd >= 0 && bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
       sockets.push_back(fd);
       continue;

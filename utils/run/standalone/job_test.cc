@@ -88,8 +88,8 @@ TEST_CASE("A server lets a client give the flags that it does not give itself") 
 }
 
 TEST_CASE("What is for one process alone comes from no client") {
-  for (const char* const name :
-       {"serve", "remote_cluster", "workers", "run_secret_file", "tls_cert", "tls_key", "tls_ca", "insecure_cluster"}) {
+  for (const char* const name : {"serve", "remote_cluster", "workers", "run_secret_file", "tls_cert", "tls_key",
+                                 "tls_ca", "insecure_cluster", "listen_on_all_interfaces"}) {
     CHECK(Refused(JobWith(name, "true"), {}) ==
           absl::StrCat("flag --", name, "=true: a client may not give it; give it to the server"));
   }

@@ -233,8 +233,10 @@ class Client {
     absl::Status sent = task.call->Send({kStartMessage, distribute::TfConfigOf({cluster_, task.task})});
     if (!sent.ok()) return lost(sent.message());
     std::optional<Clock::time_point> end_by;
+    int stopped_by = 0;  // the signal that was sent to it
     for (;;) {
-      if (const int signal = StopSignal(); signal != 0 && !end_by) {
+      if (const int signal = StopSignal(); signal != 0 && stopped_by == 0) {
+        stopped_by = signal;
         end_by = Clock::now() + kStopWithin;
         task.call->Send({kStopMessage, absl::StrCat(signal)}).IgnoreError();
       }
@@ -245,7 +247,8 @@ class Client {
       if (absl::IsDeadlineExceeded(message.status())) continue;
       if (!message.ok()) return lost(message.status().message());
       if (message->size() != 2) return lost("it sends what is no message");
-      if (const std::optional<Outcome> end = Take(task, (*message)[0], (*message)[1])) return *end;
+      const int stop = stopped_by != 0 ? stopped_by : StopSignal();
+      if (const std::optional<Outcome> end = Take(task, (*message)[0], (*message)[1], stop)) return *end;
     }
   }
 
@@ -259,8 +262,9 @@ class Client {
     return {status, Blame::kLost};
   }
 
-  // Takes a message of a task's server. Returns how the task ended, if it is the last one.
-  std::optional<Outcome> Take(const RemoteTask& task, const std::string& kind, const std::string& text) {
+  // Takes a message of a task's server. `stop` is the signal that stops the task from here, or 0. Returns how it ended,
+  // if the message is the last one.
+  std::optional<Outcome> Take(const RemoteTask& task, const std::string& kind, const std::string& text, int stop) {
     const std::string name = absl::StrCat(task.name, " at ", task.address);
     int number = 0;
     if (kind == kOutMessage) {
@@ -277,7 +281,7 @@ class Client {
     }
     if (kind == kSignalMessage && absl::SimpleAtoi(text, &number)) {
       const std::string what = absl::StrCat(name, " was ended by signal ", number, " (", strsignal(number), ")");
-      return number == StopSignal() ? Outcome{absl::CancelledError(what), Blame::kStopped} : LostOutcome(task, what);
+      return number == stop ? Outcome{absl::CancelledError(what), Blame::kStopped} : LostOutcome(task, what);
     }
     return Outcome{absl::UnavailableError(absl::StrCat(name, " was not started: ", text)), Blame::kOwn};
   }

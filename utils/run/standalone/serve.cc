@@ -108,7 +108,8 @@ class RunningTask {
     if (message.ok() && *message == Message{kSaveMessage}) process_->Signal(SIGUSR2);
     if (message.ok() && message->size() == 2 && (*message)[0] == kStopMessage &&
         absl::SimpleAtoi((*message)[1], &signal)) {
-      Stop(signal == SIGINT ? SIGINT : SIGTERM);
+      // By that of the client, which tells by it that the task did not end for another reason.
+      Stop(signal == SIGINT || signal == SIGUSR1 ? signal : SIGTERM);
     }
     if (!message.ok() && !absl::IsDeadlineExceeded(message.status())) Lose(message.status());
   }
@@ -187,6 +188,7 @@ absl::Status Serve(const flags::CommandLine& command_line, const Config& config)
   ASSIGN_OR_RETURN(const std::string address, AddressOf(*config.cluster.serve));
   distribute::ConnectOptions options;
   options.addresses = {address};
+  options.bind_all = config.cluster.listen_on_all_interfaces;
   const flags::ClusterConfig& cluster = config.cluster;
   if (!cluster.run_secret_file && !cluster.tls_cert && !cluster.insecure_cluster) {
     return absl::InvalidArgumentError(absl::StrCat(
