@@ -10,6 +10,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/node_cost.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/graph/views.h"
 #include "utils/compute/kernel/device.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/embedding/embedding.h"

@@ -91,32 +91,33 @@ class Attempt {
   }
 
   absl::StatusOr<SizeTrial> TimeOpened(int64_t batch_size) {
-    ASSIGN_OR_RETURN(const train::MemoryPlan plan, estimator_->PlanMemory(source_->spec(), batch_));
-    if (const std::string why = WhyTooLarge(plan); !why.empty()) return SizeTrial{.why_too_large = why};
+    ASSIGN_OR_RETURN(const train::TrainingMemory memory, estimator_->MemoryOfTraining(source_->spec(), batch_));
+    if (const std::string why = WhyTooLarge(memory); !why.empty()) return SizeTrial{.why_too_large = why};
     RETURN_IF_ERROR(Train(1).status());  // compiles, and chooses algorithms
     ASSIGN_OR_RETURN(double seconds, Train(1));
     int64_t steps = std::clamp<int64_t>(std::llround(kTimedSeconds / std::max(seconds, 1e-6)), 1, kMaxTimedSteps);
     if (steps > 1) {
       ASSIGN_OR_RETURN(seconds, Train(steps));
     }
-    RETURN_IF_ERROR(CheckFreeMemory(plan));
+    RETURN_IF_ERROR(CheckFreeMemory(memory));
     return SizeTrial{.examples_per_sec = static_cast<double>(steps * batch_size) / seconds};
   }
 
   // Returns why the host has too little memory; "" if it has enough.
-  std::string WhyTooLarge(const train::MemoryPlan& plan) const {
+  std::string WhyTooLarge(const train::TrainingMemory& memory) const {
     if (free_bytes_ < 0) return "";
-    const auto needed = static_cast<double>(plan.host_bytes), free = static_cast<double>(free_bytes_);
+    const auto needed = static_cast<double>(memory.host_bytes), free = static_cast<double>(free_bytes_);
     if (needed <= train::kChosenShare * free) return "";
     return absl::StrFormat("it needs about %s, and of the %s that are free at most %.0f%% are used",
                            misc::SizeText(needed), misc::SizeText(free), 100 * train::kChosenShare);
   }
 
   // ResourceExhausted if a device has less memory left than should stay free.
-  absl::Status CheckFreeMemory(const train::MemoryPlan& plan) const {
+  absl::Status CheckFreeMemory(const train::TrainingMemory& memory) const {
     compute::Device& device = estimator_->strategy().device(0);
     if (device.uses_host_memory()) return absl::OkStatus();
-    const auto bytes = static_cast<int64_t>(kFreeShareOfDevice * static_cast<double>(plan.intermediate_bytes));
+    const auto bytes =
+        static_cast<int64_t>(kFreeShareOfDevice * static_cast<double>(memory.intermediate_bytes.value_or(0)));
     return device.Allocate(bytes).status();
   }
 

@@ -58,6 +58,11 @@ absl::StatusOr<Devices> DevicesOfPlugin(const Config& config, int num_workers, i
         "--distribution_strategy=tpu: this run has several processes, and such devices train in one; leave one of the "
         "two out");
   }
+  if (config.performance.intra_op_parallelism_threads > 0) {
+    LOG(WARNING) << "--intra_op_parallelism_threads=" << config.performance.intra_op_parallelism_threads
+                 << " does not change how --distribution_strategy=tpu computes: the plugin decides how many threads it "
+                    "uses";
+  }
   ASSIGN_OR_RETURN(const int num_devices, UsePjrtPlugin(config.performance, config.program));
   Devices devices = {.kind = compute::kPjrtKind, .strategy = "tpu"};
   devices.num_replicas = config.cluster.num_replicas.value_or(num_devices);

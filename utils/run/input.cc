@@ -81,9 +81,9 @@ Input OverfitBatches(Input input, int64_t num_batches, int64_t batch_size) {
   return input;
 }
 
-Input DataOf(const Config& config, Input input) {
+Input DataOf(const Config& config, Input input, int64_t batch_size) {
   const std::optional<int> num_batches = config.base.overfit_batches;
-  return num_batches ? OverfitBatches(std::move(input), *num_batches, config.base.batch_size) : std::move(input);
+  return num_batches ? OverfitBatches(std::move(input), *num_batches, batch_size) : std::move(input);
 }
 
 train::TrainingBatches BatchesOf(const Config& config, const Input& input) {

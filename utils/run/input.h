@@ -33,6 +33,8 @@ struct Input {
   bool evaluates_fingerprint = false;  // true: the data of `eval` are a part of those that it is of
   // The fingerprint of what evaluations read and `fingerprint` does not have, which workers compare; empty: nothing.
   std::string eval_fingerprint = "";
+  // What the data say of the size of the network, such as "1001 classes", which workers compare; empty: nothing.
+  std::string network_size = "";
   // Further facts that are kept in the checkpoint and compared when a run resumes or evaluates.
   std::vector<train::RunFact> facts = {};
   data::ElementSpec spec;
@@ -71,8 +73,9 @@ Input SyntheticInput(const SyntheticSet& set, int64_t batch_size);
 // the same: --overfit_batches. They are those of the first epoch of seed 0, augmented as there, whatever the seed of
 // the run is.
 Input OverfitBatches(Input input, int64_t num_batches, int64_t batch_size);
-// Returns OverfitBatches if the flag is given, else `input`.
-Input DataOf(const Config& config, Input input);
+// Returns OverfitBatches if the flag is given, else `input`. While --batch_size=auto tries sizes, `batch_size` is not
+// that of `config`.
+Input DataOf(const Config& config, Input input, int64_t batch_size);
 
 // Returns what the check of their memory needs to know of the batches of a training.
 train::TrainingBatches BatchesOf(const Config& config, const Input& input);

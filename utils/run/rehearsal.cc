@@ -24,6 +24,7 @@
 #include "utils/run/cluster.h"
 #include "utils/run/devices.h"
 #include "utils/run/estimator_config.h"
+#include "utils/run/even_batches.h"
 #include "utils/run/learning_rate_range.h"
 #include "utils/run/run_time.h"
 #include "utils/run/schedule_table.h"
@@ -240,6 +241,9 @@ class Trial {
                                 " of the batch per replica"));
     Tell("variables", estimator_->origin());
     if (config_.base.eval_only) return absl::OkStatus();
+    if (config_.rehearsal == Rehearsal::kDryRun) {
+      RETURN_IF_ERROR(CheckEvenBatches(config_, devices, input_, ScheduleOf(config_, options), *estimator_));
+    }
     return estimator_->CheckBatchFits(BatchesOf(config_, input_));
   }
 
@@ -279,18 +283,21 @@ class Trial {
 
   absl::Status ShowMemory(const TypedBatch& batch) {
     const auto size = [](int64_t bytes) { return misc::SizeText(static_cast<double>(bytes)); };
-    ASSIGN_OR_RETURN(const train::MemoryPlan plan, estimator_->PlanMemory(batch.spec, batch.batch));
-    Tell("parameters", absl::StrCat(plan.num_parameters, " in ", plan.num_variables, " variables"),
-         {{"num_parameters", plan.num_parameters}});
+    ASSIGN_OR_RETURN(const train::TrainingMemory memory, estimator_->MemoryOfTraining(batch.spec, batch.batch));
+    Tell("parameters", absl::StrCat(memory.num_parameters, " in ", memory.num_variables, " variables"),
+         {{"num_parameters", memory.num_parameters}});
+    logs::Json::Object bytes = {{"parameter_bytes", memory.parameter_bytes},
+                                {"other_variable_bytes", memory.other_variable_bytes},
+                                {"batch_bytes", memory.batch_bytes}};
+    if (memory.intermediate_bytes) bytes.emplace_back("intermediate_bytes", *memory.intermediate_bytes);
     Tell("memory",
-         absl::StrCat("parameters ", size(plan.parameter_bytes), ", optimizer and other variables ",
-                      size(plan.other_variable_bytes), ", intermediate values of a replica's training step ",
-                      size(plan.intermediate_bytes), ", batch ", size(plan.batch_bytes),
-                      plan.available_bytes < 0 ? "" : absl::StrCat("; free ", size(plan.available_bytes))),
-         {{"parameter_bytes", plan.parameter_bytes},
-          {"other_variable_bytes", plan.other_variable_bytes},
-          {"intermediate_bytes", plan.intermediate_bytes},
-          {"batch_bytes", plan.batch_bytes}});
+         absl::StrCat(
+             "parameters ", size(memory.parameter_bytes), ", optimizer and other variables ",
+             size(memory.other_variable_bytes), ", intermediate values of a replica's training step ",
+             memory.intermediate_bytes ? size(*memory.intermediate_bytes) : "not known before the plugin runs it",
+             ", batch ", size(memory.batch_bytes),
+             memory.available_bytes < 0 ? "" : absl::StrCat("; free ", size(memory.available_bytes))),
+         std::move(bytes));
     return absl::OkStatus();
   }
 
@@ -397,7 +404,7 @@ class Trial {
 
 absl::Status Rehearse(const Config& config, train::Model model, Input input, const SessionOptions& options,
                       std::ostream& results) {
-  input = DataOf(config, std::move(input));
+  input = DataOf(config, std::move(input), config.base.batch_size);
   if (config.rehearsal == Rehearsal::kPrintSchedule) return PrintSchedule(config, model, input, options, results);
   const bool finds_lr = config.rehearsal == Rehearsal::kFindLr;
   RETURN_IF_ERROR(CheckAlone(config, finds_lr ? "--find_lr" : "--dry_run"));

@@ -24,6 +24,7 @@
 #include "utils/misc/restart.h"
 #include "utils/run/batch_size.h"
 #include "utils/run/estimator_config.h"
+#include "utils/run/even_batches.h"
 #include "utils/run/next_restart.h"
 #include "utils/run/records.h"
 #include "utils/run/session_log.h"
@@ -162,7 +163,7 @@ absl::Status Session::BeginToFollow() {
 }
 
 absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input, SessionOptions options) {
-  input_ = DataOf(config_, std::move(input));
+  input_ = DataOf(config_, std::move(input), config_.base.batch_size);
   options_ = std::move(options);
   schedule_ = ScheduleOf(config_, options_);
   if (!options_.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(config_.base, options_.name, options_.metrics));
@@ -193,6 +194,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   RETURN_IF_ERROR(OpenBestEvaluations());
   passed_stop_threshold_ = HasPassedStopThreshold(config_, estimator_->state());
   if (HasNextRound()) {
+    RETURN_IF_ERROR(CheckEvenBatches(config_, devices_, input_, schedule_, *estimator_));
     RETURN_IF_ERROR(BeginTraining());
   } else {
     LogNothingToDo(config_, schedule_, why_stop_, *estimator_);
@@ -244,8 +246,9 @@ absl::Status Session::DecideByEvaluations(const train::EvalResults* results) {
     if (results != nullptr) RETURN_IF_ERROR(best_evaluations_->Add(estimator_->global_step(), *results));
     return best_evaluations_->WhyStop().value_or("");
   };
-  // Workers that train in step stop together; several that do not have no --early_stop.
-  if (cluster_.num_servers > 0) return decide().status();
+  // Workers that train in step stop together; several that do not have no --early_stop. Of --keep_best, which not all
+  // of them need have, the others learn nothing.
+  if (cluster_.num_servers > 0 || !config_.base.early_stop) return decide().status();
   ASSIGN_OR_RETURN(why_stop_, host_server_ ? decide() : estimator_->strategy().FromChief(decide()));
   if (results != nullptr && !why_stop_.empty()) {
     LOG(INFO) << "--early_stop ends the training: " << why_stop_;

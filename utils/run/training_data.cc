@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "utils/logs/log.h"
 
 namespace official::run {
@@ -25,9 +27,12 @@ std::string DescribeTrainingData(const Input& input) {
 }
 
 std::string DescribeData(const Input& input, bool evaluates) {
-  if (!evaluates || input.eval_fingerprint.empty()) return DescribeTrainingData(input);
-  const std::string training = input.train == nullptr ? "" : absl::StrCat(TrainingExamples(input), "; ");
-  return absl::StrCat(input.dataset, " (", training, "evaluating on ", input.eval_fingerprint, ")");
+  const bool names_evaluation = evaluates && !input.eval_fingerprint.empty();
+  std::vector<std::string> parts;
+  if (!names_evaluation || input.train != nullptr) parts.push_back(TrainingExamples(input));
+  if (names_evaluation) parts.push_back(absl::StrCat("evaluating on ", input.eval_fingerprint));
+  if (!input.network_size.empty()) parts.push_back(input.network_size);
+  return absl::StrCat(input.dataset, " (", absl::StrJoin(parts, "; "), ")");
 }
 
 train::RunFact TrainingDataFact(const std::string& fingerprint, bool trains) {

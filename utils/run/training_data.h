@@ -13,7 +13,7 @@ namespace official::run {
 // Describes what all workers have to train on: "CIFAR-10 (training on 50000 examples, FINGERPRINT)".
 std::string DescribeTrainingData(const Input& input);
 // Describes what all workers have to read, those that evaluate also to evaluate on: "CIFAR-10 (training on 50000
-// examples, FINGERPRINT; evaluating on FINGERPRINT)". Training data that are not read are left out.
+// examples, FINGERPRINT; evaluating on FINGERPRINT; 10 classes)". Training data that are not read are left out.
 std::string DescribeData(const Input& input, bool evaluates);
 
 // Returns the data of this fingerprint as a fact, which a checkpoint keeps: a run that resumes on other data, or only

@@ -31,11 +31,20 @@ double BytesOfValues(const compute::Graph& graph) {
   return bytes;
 }
 
-// With `more_copies` of the trainable ones.
-double BytesOfVariables(const compute::Graph& graph, int more_copies) {
-  double bytes = 0;
-  for (const compute::VariableSpec& spec : graph.variables()) {
-    bytes += static_cast<double>(spec.type.num_bytes()) * (1 + (spec.trainable ? more_copies : 0));
+struct VariableBytes {
+  int64_t trainable = 0;
+  int64_t other = 0;  // the optimizer's, moving averages
+  int64_t sums = 0;   // of one replica; they are not saved
+
+  // Of replicas that share the host's memory: they share one copy of all but their sums, and a checkpoint is written
+  // from another one.
+  int64_t OnHost(int num_replicas) const { return 2 * (trainable + other) + num_replicas * sums; }
+};
+
+VariableBytes BytesOf(const std::vector<compute::VariableSpec>& variables) {
+  VariableBytes bytes;
+  for (const compute::VariableSpec& spec : variables) {
+    (spec.per_device ? bytes.sums : spec.trainable ? bytes.trainable : bytes.other) += spec.type.num_bytes();
   }
   return bytes;
 }
@@ -125,22 +134,21 @@ class BatchMemory {
       ASSIGN_OR_RETURN(const data::BatchSourcePtr source, batches_.largest->make(examples));
       ASSIGN_OR_RETURN(const std::optional<data::Batch> batch, source->Next());
       const ShareFn& share = checkpointed_.model().share;
-      types = TypesOfShare(batches_.spec, (share ? share : ShareOfRows)(Mode::kTrain, *batch, {0, examples}));
+      types = TypesOfShare(batches_.spec,
+                           (share ? share : ShareOfRows)(Mode::kTrain, *batch, {0, examples}, /*parts_alike=*/0));
     }
     ASSIGN_OR_RETURN(BuiltModel built, BuildModel(checkpointed_.model(), Mode::kTrain, config.dtype, types,
                                                   {.loss_scale = config.loss_scale}));
-    // Moving averages, and the sums of the gradients of micro-batches.
-    const int more_copies =
-        (checkpointed_.averages().kept() ? 1 : 0) + (checkpointed_.replicas().micro_batches() > 1 ? 1 : 0);
-    variable_bytes_ = BytesOfVariables(*built.graph, more_copies);
+    variables_ = BytesOf(built.graph->variables());
+    // The sums of the gradients of micro-batches.
+    if (checkpointed_.replicas().micro_batches() > 1) variables_.sums += variables_.trainable;
     return built;
   }
 
   // Takes what a program of one replica needs: `fixed` bytes and `slope` more for each example of its share.
   void SetLine(double fixed, double slope) {
     const int replicas = strategy_.num_local_replicas();
-    // The replicas share one copy, and a checkpoint is written from another one.
-    fixed_ = 2 * variable_bytes_ + replicas * fixed;
+    fixed_ = static_cast<double>(variables_.OnHost(replicas)) + replicas * fixed;
     per_example_ = replicas * slope * ExamplesOfShare(1) +
                    static_cast<double>(kBatchesInMemory + batches_.num_kept) * BytesOfBatch(1);
   }
@@ -148,7 +156,7 @@ class BatchMemory {
   CheckpointedModel& checkpointed_;
   distribute::Strategy& strategy_;
   const TrainingBatches& batches_;
-  double variable_bytes_ = 0;
+  VariableBytes variables_;
   double bound_ = 0;  // bytes of the values of one replica's graph for each example
   double fixed_ = 0, per_example_ = 0;
 };
@@ -193,34 +201,41 @@ absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const TrainingBatch
                    values));
 }
 
-absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
-                                      const data::Batch& batch) {
+absl::StatusOr<TrainingMemory> MemoryOfTraining(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
+                                                const data::Batch& batch) {
   Replicas& replicas = checkpointed.replicas();
-  // Of a step in several programs the first has the batch.
-  const std::optional<int> micro_batch = replicas.updates_apart() ? std::optional<int>(0) : std::nullopt;
-  ASSIGN_OR_RETURN(const ReplicatedProgram* const program,
-                   checkpointed.ProgramFor(Mode::kTrain, spec, batch, micro_batch));
-  MemoryPlan plan{.num_replicas = checkpointed.strategy().num_local_replicas(),
-                  .available_bytes = misc::AvailableMemory()};
-  for (const compute::VariableSpec& variable : replicas.variables()) {
-    const int64_t bytes = variable.type.num_bytes();
-    (variable.trainable ? plan.parameter_bytes : plan.other_variable_bytes) += bytes;
-    if (!variable.trainable) continue;
-    ++plan.num_variables;
-    plan.num_parameters += variable.type.shape.num_elements();
+  TrainingMemory memory{.num_replicas = checkpointed.strategy().num_local_replicas(),
+                        .available_bytes = misc::AvailableMemory()};
+  // The whole step, or its two programs: the update adds the variables of the optimizer.
+  std::vector<std::optional<int>> parts = {std::nullopt};
+  if (replicas.updates_apart()) parts.insert(parts.begin(), 0);
+  const bool is_planned = checkpointed.strategy().device(0).has_addresses();
+  for (const std::optional<int> micro_batch : parts) {
+    ASSIGN_OR_RETURN(const ReplicatedProgram* const program,
+                     checkpointed.ProgramFor(Mode::kTrain, spec, batch, micro_batch));
+    for (const ReplicatedProgram::Replica& replica : program->replicas) {
+      if (replica.program == nullptr || !is_planned) continue;
+      memory.intermediate_bytes = std::max(memory.intermediate_bytes.value_or(0), replica.program->arena_bytes());
+    }
   }
-  for (const ReplicatedProgram::Replica& replica : program->replicas) {
-    if (replica.program == nullptr) continue;
-    plan.intermediate_bytes = std::max(plan.intermediate_bytes, replica.program->arena_bytes());
+  const std::vector<compute::VariableSpec> variables = replicas.variables();
+  for (const compute::VariableSpec& variable : variables) {
+    if (!variable.trainable) continue;
+    ++memory.num_variables;
+    memory.num_parameters += variable.type.shape.num_elements();
   }
   for (const data::Tensors* tensors : {&batch.features, &batch.labels}) {
-    for (const compute::Tensor& tensor : *tensors) plan.batch_bytes += tensor.num_bytes();
+    for (const compute::Tensor& tensor : *tensors) memory.batch_bytes += tensor.num_bytes();
   }
-  const bool in_host_memory = checkpointed.strategy().device(0).uses_host_memory();  // all share one copy there
-  plan.host_bytes = (in_host_memory ? 2 : 1) * (plan.parameter_bytes + plan.other_variable_bytes) +
-                    (in_host_memory ? plan.num_replicas * plan.intermediate_bytes : 0) +
-                    kBatchesInMemory * plan.batch_bytes;
-  return plan;
+  const bool in_host_memory = checkpointed.strategy().device(0).uses_host_memory();
+  const VariableBytes bytes = BytesOf(variables);
+  memory.parameter_bytes = bytes.trainable;
+  memory.other_variable_bytes = bytes.other + (in_host_memory ? memory.num_replicas : 1) * bytes.sums;
+  memory.host_bytes =
+      (in_host_memory ? bytes.OnHost(memory.num_replicas) + memory.num_replicas * memory.intermediate_bytes.value_or(0)
+                      : bytes.trainable + bytes.other) +
+      kBatchesInMemory * memory.batch_bytes;
+  return memory;
 }
 
 }  // namespace official::train

@@ -41,22 +41,24 @@ constexpr double kUsableShare = 0.9, kChosenShare = 0.8;
 absl::Status CheckBatchFits(CheckpointedModel& checkpointed, const TrainingBatches& batches,
                             int64_t free_bytes = misc::AvailableMemory());
 
-struct MemoryPlan {
-  int64_t num_variables = 0;         // trainable ones
-  int64_t num_parameters = 0;        // their elements
-  int64_t parameter_bytes = 0;       // of one copy
-  int64_t other_variable_bytes = 0;  // the optimizer's, moving averages, sums
-  int64_t intermediate_bytes = 0;    // what a training step computes, on one replica
-  int num_replicas = 1;              // of this process
+struct TrainingMemory {
+  int64_t num_variables = 0;    // trainable ones
+  int64_t num_parameters = 0;   // their elements
+  int64_t parameter_bytes = 0;  // of one copy
+  // The optimizer's, moving averages, sums; of sums all that the replicas of this process have in host memory.
+  int64_t other_variable_bytes = 0;
+  // What a training step computes, on one replica; nothing where only the device's own plan has it.
+  std::optional<int64_t> intermediate_bytes = {};
+  int num_replicas = 1;  // of this process
   int64_t batch_bytes = 0;
-  // Bytes of the host: what the replicas have there, one more copy of the variables from which a checkpoint is written,
-  // and the batches that are read ahead.
+  // Bytes of the host: what the replicas have there, one more copy of all variables but sums from which a checkpoint is
+  // written, and the batches that are read ahead.
   int64_t host_bytes = 0;
   int64_t available_bytes = -1;  // of the host (utils/misc/available_memory.h); -1 if it is not known
 };
 
-// Returns the memory that a training step on `batch` takes, by the plan of its program, which this compiles.
-absl::StatusOr<MemoryPlan> PlanMemory(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
-                                      const data::Batch& batch);
+// Returns the memory that a training step on `batch` takes, by the plans of its programs, which this compiles.
+absl::StatusOr<TrainingMemory> MemoryOfTraining(CheckpointedModel& checkpointed, const data::ElementSpec& spec,
+                                                const data::Batch& batch);
 
 }  // namespace official::train

@@ -3,10 +3,14 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/compute/ops/reduction/reduction.h"
 #include "utils/train/largest_values.h"
 #include "utils/train/line_model.h"
 
@@ -15,6 +19,7 @@ namespace {
 
 using Catch::Matchers::Contains;
 using compute::DType;
+using compute::Value;
 
 constexpr int64_t kFree = 200'000'000;
 constexpr int64_t kFeatures = 200;
@@ -33,6 +38,16 @@ int64_t NumberAfter(absl::string_view message, absl::string_view text) {
   return std::atoll(std::string(message.substr(found + text.size())).c_str());
 }
 
+// The memory of a training on batches of so many examples of Batches().
+TrainingMemory MemoryOf(Estimator& estimator, int64_t batch_size) {
+  const auto source =
+      data::Batches(data::TensorSlices({{"", compute::Tensor(DType::kFloat32, {batch_size, kFeatures})}},
+                                       {{"", compute::Tensor(DType::kFloat32, {batch_size})}}),
+                    {.batch_size = batch_size})
+          .value();
+  return estimator.MemoryOfTraining(Batches(batch_size).spec, *source->Next().value()).value();
+}
+
 TEST_CASE("A batch that does not fit is refused with the largest that does, by the plan of its program") {
   const int num_replicas = GENERATE(1, 2);
   EstimatorConfig config = Config();
@@ -49,15 +64,77 @@ TEST_CASE("A batch that does not fit is refused with the largest that does, by t
   CHECK(estimator->CheckBatchFits(Batches(largest), kFree).ok());
   CHECK_FALSE(estimator->CheckBatchFits(Batches(largest + largest / 5), kFree).ok());
 
-  const auto batch = data::Batches(data::TensorSlices({{"", compute::Tensor(DType::kFloat32, {largest, kFeatures})}},
-                                                      {{"", compute::Tensor(DType::kFloat32, {largest})}}),
-                                   {.batch_size = largest})
-                         .value()
-                         ->Next()
-                         .value();
-  const MemoryPlan plan = estimator->PlanMemory(Batches(largest).spec, *batch).value();
-  CHECK(plan.host_bytes < kFree);
-  CHECK(plan.host_bytes > 0.8 * kFree);
+  const TrainingMemory memory = MemoryOf(*estimator, largest);
+  CHECK(memory.host_bytes < kFree);
+  CHECK(memory.host_bytes > 0.8 * kFree);
+}
+
+TEST_CASE("The optimizer's variables are counted, and each replica's sums of the micro-batches") {
+  const auto memory_of = [](int num_replicas, int grad_accum_steps) {
+    EstimatorConfig config = Config();
+    config.grad_accum_steps = grad_accum_steps;
+    Model model = Line();
+    model.optimizer = [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> variables) {
+      return compute::Adam(inputs, variables, {});
+    };
+    auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 2}).value();
+    return MemoryOf(*Estimator::Create(model, config, std::move(strategy)).value(), /*batch_size=*/8);
+  };
+  constexpr int64_t kWeights = 4 * kFeatures;
+  const TrainingMemory whole = memory_of(1, 1);
+  CHECK(whole.parameter_bytes == kWeights);
+  CHECK(whole.other_variable_bytes == 2 * kWeights + 2 * 4 + 8);  // moments, powers of the betas, global_step
+  CHECK(memory_of(2, 1).other_variable_bytes == whole.other_variable_bytes);
+  constexpr int64_t kSums = kWeights + 4;  // of the gradient and the loss
+  for (const int num_replicas : {1, 2}) {
+    const TrainingMemory memory = memory_of(num_replicas, 2);
+    CHECK(memory.other_variable_bytes == whole.other_variable_bytes + num_replicas * kSums);
+    // A checkpoint is written from a copy of all but the sums.
+    CHECK(memory.host_bytes == 2 * (kWeights + whole.other_variable_bytes) +
+                                   num_replicas * (kSums + memory.intermediate_bytes.value()) + 4 * memory.batch_bytes);
+  }
+}
+
+// Computes values, 16 for each feature, that are dead before the gradient of a variable that is larger than those of a
+// small batch takes their place.
+Model WithLargeVariable() {
+  Model model = Line();
+  model.model_fn = [](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    const int64_t examples = in.features[0].shape().dim(0);
+    const Value factors = in.graph.Constant(compute::Tensor(DType::kFloat32, {16}));
+    const Value values = compute::Mul(compute::Reshape(in.features[0], {examples, kFeatures, 1}), factors);
+    const Value mean = compute::Mean(values);
+    const Value w = in.graph.Variable({"w", {DType::kFloat32, {250'000}}, compute::Initializer::Zeros()});
+    return ModelSpec{.loss = compute::Mul(mean, compute::Mean(compute::Square(w)))};
+  };
+  return model;
+}
+
+TEST_CASE("A training fits where its variables, their averages and each replica's sums of them do") {
+  EstimatorConfig config = Config();
+  config.grad_accum_steps = 2;
+  config.ema_decay = GENERATE(as<std::optional<double>>(), std::nullopt, 0.9);
+  auto strategy = distribute::Strategy::Create({.num_replicas = 4, .num_threads = 4}).value();
+  const auto estimator = Estimator::Create(WithLargeVariable(), config, std::move(strategy)).value();
+  constexpr int64_t kBatch = 8;
+  const auto needed = static_cast<double>(MemoryOf(*estimator, kBatch).host_bytes);
+  const auto fits = [&](double usable) {
+    return estimator->CheckBatchFits(Batches(kBatch), static_cast<int64_t>(usable / kUsableShare)).ok();
+  };
+  CHECK(fits(1.01 * needed));
+  CHECK_FALSE(fits(0.99 * needed));
+}
+
+TEST_CASE("A value that a small batch hides behind a large variable's gradient is counted for a large one") {
+  const auto estimator =
+      Estimator::Create(WithLargeVariable(), Config(), distribute::Strategy::Create({.num_threads = 2}).value())
+          .value();
+  const absl::Status refused = estimator->CheckBatchFits(Batches(100'000), kFree);
+  REQUIRE(absl::IsInvalidArgument(refused));
+  const int64_t largest = NumberAfter(refused.message(), "; at most --batch_size=");
+  const TrainingMemory memory = MemoryOf(*estimator, largest);
+  CHECK(memory.host_bytes < kFree);
+  CHECK(memory.host_bytes > 0.8 * kFree);
 }
 
 TEST_CASE("Batches that stay in memory are counted") {

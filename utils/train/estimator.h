@@ -64,8 +64,8 @@ class Estimator {
   absl::Status CheckBatchFits(const TrainingBatches& batches, int64_t free_bytes = misc::AvailableMemory());
 
   // Returns the memory that a training step on `batch` takes; `spec` is that of its examples.
-  absl::StatusOr<MemoryPlan> PlanMemory(const data::ElementSpec& spec, const data::Batch& batch) {
-    return train::PlanMemory(*model_, spec, batch);
+  absl::StatusOr<TrainingMemory> MemoryOfTraining(const data::ElementSpec& spec, const data::Batch& batch) {
+    return train::MemoryOfTraining(*model_, spec, batch);
   }
 
   // Takes the state and the variables from the latest checkpoint, which another process has written since, if there is

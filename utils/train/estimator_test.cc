@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -170,18 +171,37 @@ TEST_CASE("A wait for data and the evaluation are shown") {
   CHECK_THAT(shown, !Contains("waiting for the data of step 3"));
 }
 
-TEST_CASE("A loss that is no scalar is refused by name") {
+// An Estimator of Line() with another loss.
+std::unique_ptr<Estimator> WithLoss(const std::function<Value(const ModelInputs&)>& loss, EstimatorConfig config,
+                                    int num_replicas = 1) {
   Model model = Line();
-  model.model_fn = [line = Line()](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+  model.model_fn = [=, line = Line()](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
     absl::StatusOr<ModelSpec> spec = line.model_fn(in);
-    if (spec.ok() && spec->loss) spec->loss = compute::Sub(in.labels[0], in.labels[0]);
+    if (spec.ok()) spec->loss = loss(in);
     return spec;
   };
-  auto strategy = distribute::Strategy::Create({}).value();
-  const auto estimator = Estimator::Create(std::move(model), Config(), std::move(strategy)).value();
-  const absl::Status status = estimator->Train(Input(0), 1, {});
+  auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 2}).value();
+  return Estimator::Create(std::move(model), std::move(config), std::move(strategy)).value();
+}
+
+TEST_CASE("A loss that is no scalar is refused by name") {
+  const auto loss = [](const ModelInputs& in) { return compute::Sub(in.labels[0], in.labels[0]); };
+  const absl::Status status = WithLoss(loss, Config())->Train(Input(0), 1, {});
   CHECK(absl::IsInvalidArgument(status));
   CHECK_THAT(std::string(status.message()), Contains("model line: ModelSpec::loss is float32[4]; it must be"));
+}
+
+TEST_CASE("A loss that is missing, or that no variable influences, is refused") {
+  const int num_replicas = GENERATE(1, 2);
+  EstimatorConfig config = Config();
+  config.grad_accum_steps = GENERATE(1, 2);
+  const auto without = WithLoss([](const ModelInputs&) { return Value(); }, config, num_replicas);
+  const absl::Status is_missing = absl::InvalidArgumentError("model line: ModelSpec::loss is missing");
+  CHECK(without->Train(Input(0), 1, {}) == is_missing);
+  CHECK(without->Evaluate(Input(0), 1).status() == is_missing);
+  const auto of_labels = [](const ModelInputs& in) { return compute::Mean(compute::Square(in.labels[0])); };
+  CHECK(WithLoss(of_labels, config, num_replicas)->Train(Input(0), 1, {}) ==
+        absl::InvalidArgumentError("No gradients provided for any variable: ['w']."));
 }
 
 TEST_CASE("Replicas whose variables have come apart end the run before they are saved") {
@@ -230,7 +250,7 @@ Model Packed() {
     return ModelSpec{.loss = compute::Div(compute::Sum(compute::Square(error)), count)};
   };
   // Numbers 1 to 4 of each example that counts, behind each other; then ones for those; both padded to a multiple of 8.
-  model.share = [](Mode, const data::Batch& batch, const compute::Share& examples) {
+  model.share = [](Mode, const data::Batch& batch, const compute::Share& examples, int) {
     std::vector<float> numbers;
     for (int64_t i = 4 * examples.begin; i < 4 * examples.end; ++i) {
       if (batch.features[0].data<float>()[i] == 1) numbers.push_back(static_cast<float>(i % 4 + 1));

@@ -50,7 +50,7 @@ Model Weighted() {
     return compute::Adam(inputs, v, {});
   };
   model.learning_rate = [](int64_t) { return 0.05; };
-  model.share = [](Mode mode, const data::Batch& batch, const compute::Share& examples) {
+  model.share = [](Mode mode, const data::Batch& batch, const compute::Share& examples, int) {
     BatchShare share = ShareOfRows(mode, batch, examples);
     share.weight = 0;
     for (int64_t i = 0; i < examples.size(); ++i) {

@@ -32,7 +32,7 @@ data::Tensors RowsOfAll(const data::Batch& batch, const data::Tensors& tensors, 
 
 }  // namespace
 
-BatchShare ShareOfRows(Mode, const data::Batch& batch, const compute::Share& examples) {
+BatchShare ShareOfRows(Mode, const data::Batch& batch, const compute::Share& examples, int) {
   return {.examples = examples,
           .features = RowsOfAll(batch, batch.features, examples),
           .labels = RowsOfAll(batch, batch.labels, examples),

@@ -70,10 +70,13 @@ struct BatchShare {
   // means of.
   int64_t weight = 0;
 };
-using ShareFn = std::function<BatchShare(Mode mode, const data::Batch& batch, const compute::Share& examples)>;
+// With `parts_alike` above 0 the tensors have the shapes of the largest of so many parts of the batch (ShareOf), where
+// padding can make them.
+using ShareFn =
+    std::function<BatchShare(Mode mode, const data::Batch& batch, const compute::Share& examples, int parts_alike)>;
 
-// Returns rows [begin, end) of each tensor, without copying; their number is the weight.
-BatchShare ShareOfRows(Mode mode, const data::Batch& batch, const compute::Share& examples);
+// Returns rows [begin, end) of each tensor, without copying; their number is the weight. Nothing is padded.
+BatchShare ShareOfRows(Mode mode, const data::Batch& batch, const compute::Share& examples, int parts_alike = 0);
 
 // The results of a replica for its share of a batch in an evaluation.
 struct ShareResults {

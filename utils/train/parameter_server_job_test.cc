@@ -92,6 +92,16 @@ TEST_CASE("A number that is not finite ends the step, and is named, before it re
   for (const absl::Status& server : ends.servers) CHECK(absl::IsCancelled(server));
 }
 
+TEST_CASE("A worker that does not save names no checkpoint when a number is not finite") {
+  EstimatorConfig config = NewConfig();
+  config.save_checkpoints_steps = 1;
+  constexpr int kBad = 3 * kBatch;  // in the second batch of worker 1
+  const Ends ends = TrainWithServers(RegressionModel(), config, {2, 1}, /*steps=*/1 << 20, Examples(kBad));
+  CHECK(absl::IsInternal(ends.workers[1]));
+  CHECK_THAT(std::string(ends.workers[1].message()),
+             Contains("nan") && Contains(". Training stops before that reaches a checkpoint. Try a lower "));
+}
+
 TEST_CASE("A server needs a variable that training changes") {
   const Ends ends = TrainWithServers(RegressionModel(), NewConfig(), {1, 5}, 3);
   std::string told;

@@ -7,7 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/kernel/device.h"
 #include "utils/compute/ops/checksum/checksum.h"
 #include "utils/logs/task_progress.h"
 #include "utils/train/share_bytes.h"
@@ -33,6 +35,37 @@ void AppendKey(const BatchShare& share, std::vector<int64_t>& key) {
       key.insert(key.end(), shape.dims().begin(), shape.dims().end());
     }
   }
+}
+
+// "float32[2,28,28,1], int32[2]".
+std::string TypesOf(const BatchShare& share) {
+  std::vector<std::string> types;
+  for (const auto* tensors : {&share.features, &share.labels}) {
+    for (const Tensor& tensor : *tensors) types.push_back(tensor.type().ToString());
+  }
+  return absl::StrJoin(types, ", ");
+}
+
+// InvalidArgument if programs for these shares would not be the same.
+absl::Status CheckAlike(const std::vector<BatchShare>& shares) {
+  std::vector<int64_t> first, key;
+  AppendKey(shares[0], first);
+  for (size_t r = 1; r < shares.size(); ++r) {
+    key.clear();
+    AppendKey(shares[r], key);
+    if (key == first) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the devices would compute different programs: of a batch replica 0 has ", TypesOf(shares[0]),
+                     " and replica ", r, " has ", TypesOf(shares[r]),
+                     "; with several devices of a PJRT plugin every batch must be a multiple of their number"));
+  }
+  return absl::OkStatus();
+}
+
+// True if devices of this kind compute a step as one program, in which they sum.
+bool SumsInPrograms(absl::string_view device_kind) {
+  const compute::DeviceKind* const kind = compute::FindDeviceKind(device_kind);
+  return kind != nullptr && kind->merge != nullptr;
 }
 
 bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.name, kLocalPrefix); }
@@ -62,6 +95,7 @@ Replicas::Replicas(const Model& model, compute::DType dtype, const compute::Loss
       micro_batches_(micro_batches),
       strategy_(strategy),
       choices_(choices),
+      sums_in_programs_(strategy.num_replicas_in_sync() > 1 && SumsInPrograms(strategy.device(0).kind())),
       compiled_(strategy.num_local_replicas()) {
   const int n = strategy.num_local_replicas();
   for (int r = 0; r < n; ++r) {
@@ -74,13 +108,17 @@ Replicas::Replicas(const Model& model, compute::DType dtype, const compute::Loss
   }
 }
 
+Replicas::Key Replicas::KeyOf(Mode mode, StepPart part, const BatchShare& share) {
+  Key key = {static_cast<int64_t>(mode), static_cast<int64_t>(part)};
+  if (part != StepPart::kUpdate) AppendKey(share, key);
+  return key;
+}
+
 absl::StatusOr<std::shared_ptr<const BuiltModel>> Replicas::BuiltFor(Mode mode, StepPart part,
                                                                      const data::ElementSpec& spec,
                                                                      const BatchShare& share,
                                                                      const PrepareFn& prepare) {
-  Key key = {static_cast<int64_t>(mode), static_cast<int64_t>(part)};
-  AppendKey(share, key);
-  std::weak_ptr<const BuiltModel>& built = models_[key];
+  std::weak_ptr<const BuiltModel>& built = models_[KeyOf(mode, part, share)];
   if (auto there = built.lock()) return there;
   BuildOptions options{.loss_scale = loss_scale_,
                        .has_examples = share.examples.size() > 0,
@@ -102,14 +140,14 @@ absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(const Division& di
   const Mode mode = division.mode;
   const StepPart part = division.part;
   const std::vector<BatchShare>& shares = division.local;
+  if (MustBeAlike(mode, part)) RETURN_IF_ERROR(CheckAlike(shares));
   // An entry for each replica; without a model where its program is there.
   std::vector<Key> keys;
-  std::vector<Compiled> missing(shares.size());
+  std::vector<CompiledModel> missing(shares.size());
   bool compiles = false;
   for (size_t r = 0; r < shares.size(); ++r) {
-    Key& key = keys.emplace_back(Key{static_cast<int64_t>(mode), static_cast<int64_t>(part)});
-    if (part != StepPart::kUpdate) AppendKey(shares[r], key);
-    if (compiled_[r].count(key) > 0) continue;
+    keys.push_back(KeyOf(mode, part, shares[r]));
+    if (compiled_[r].count(keys[r]) > 0) continue;
     ASSIGN_OR_RETURN(missing[r].model, BuiltFor(mode, part, spec, shares[r], prepare));
     compiles = true;
   }
@@ -120,20 +158,19 @@ absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(const Division& di
   }
   ReplicatedProgram program;
   for (size_t r = 0; r < shares.size(); ++r) {
-    std::map<Key, Compiled>& compiled = compiled_[r];
+    std::map<Key, CompiledModel>& compiled = compiled_[r];
     if (missing[r].model != nullptr) {
       if (compiled.size() >= kMaxPrograms) {
         std::erase_if(compiled, [](const auto& entry) { return entry.second.program.use_count() <= 1; });
       }
       compiled[keys[r]] = std::move(missing[r]);
     }
-    const Compiled& own = compiled.at(keys[r]);
-    program.replicas.push_back({.model = own.model, .program = own.program, .share = {}, .row_ids = own.row_ids});
+    program.replicas.push_back({compiled.at(keys[r])});
   }
   return program;
 }
 
-absl::Status Replicas::Compile(Mode mode, std::vector<Compiled>& programs) {
+absl::Status Replicas::Compile(Mode mode, std::vector<CompiledModel>& programs) {
   const logs::TaskProgress progress({.title = mode == Mode::kTrain  ? "preparing the training"
                                               : mode == Mode::kEval ? "preparing the evaluation"
                                                                     : "preparing the prediction"});
@@ -161,7 +198,7 @@ absl::Status Replicas::Compile(Mode mode, std::vector<Compiled>& programs) {
 }
 
 absl::Status Replicas::CompileAsChief(const Division& division, const data::ElementSpec& spec, const PrepareFn& prepare,
-                                      std::vector<Compiled>& programs) {
+                                      std::vector<CompiledModel>& programs) {
   if (strategy_.is_chief()) {
     absl::Status status = Compile(division.mode, programs);
     if (status.ok()) status = ChooseForOthers(division, spec, prepare);
@@ -184,12 +221,11 @@ absl::Status Replicas::ChooseForOthers(const Division& division, const data::Ele
   std::set<Key> known;
   for (const auto* shares : {&division.local, &division.others}) {
     for (const BatchShare& share : *shares) {
-      Key key = {static_cast<int64_t>(mode), static_cast<int64_t>(part)};
-      AppendKey(share, key);
+      const Key key = KeyOf(mode, part, share);
       const bool is_new = known.insert(key).second && compiled_[0].count(key) == 0;
       if (shares == &division.local || !is_new) continue;
       // Compiling chooses; the program itself is of no use here.
-      std::vector<Compiled> programs(1);
+      std::vector<CompiledModel> programs(1);
       ASSIGN_OR_RETURN(programs[0].model, BuiltFor(mode, part, spec, share, prepare));
       RETURN_IF_ERROR(Compile(mode, programs));
     }
@@ -199,6 +235,11 @@ absl::Status Replicas::ChooseForOthers(const Division& division, const data::Ele
 
 absl::Status Replicas::Settle() {
   return settle_ == nullptr ? absl::OkStatus() : strategy_.RunAlone(0, [&] { return settle_->Run({}); });
+}
+
+bool Replicas::MustBeAlike(Mode mode, StepPart part) const {
+  const bool sums = part == StepPart::kWhole || (part == StepPart::kMicroBatch && model_.synchronizes);
+  return sums_in_programs_ && mode == Mode::kTrain && sums;
 }
 
 void Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch,
@@ -213,12 +254,19 @@ void Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch, i
   division.others.clear();
   division.key.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
   division.weight = 0;
+  division.has_stand_ins = false;
+  const bool alike = MustBeAlike(mode, part);
   for (int r = 0; r < num_replicas; ++r) {
     // An update has no examples, but is made like a program that has one; what it fetches is the same everywhere.
     const compute::Share examples = part == StepPart::kUpdate
                                         ? compute::Share{0, 1}
                                         : compute::ShareOf(batch.num_examples, micro_batch * num_replicas + r, parts);
-    BatchShare share = share_(mode, batch, examples);
+    // A replica that has no examples of a batch of few computes one of another without weight.
+    const bool is_stand_in = alike && examples.size() == 0;
+    BatchShare share =
+        share_(mode, batch, is_stand_in ? compute::Share{0, 1} : examples, /*parts_alike=*/alike ? parts : 0);
+    if (is_stand_in) share.weight = 0;
+    division.has_stand_ins = division.has_stand_ins || is_stand_in;
     if (part == StepPart::kUpdate) share.weight = 1;
     division.weight += share.weight;
     // That of the shares of all: workers have the same keys, and ask for their programs at the same steps.
@@ -246,10 +294,15 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
     found = programs_.emplace(division.key, std::move(program)).first;
   }
   ReplicatedProgram& program = found->second;
+  if (division.has_stand_ins && !program.model().metrics.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch has fewer examples, ", batch.num_examples,
+                                                   ", than there are devices, and ", model_.name,
+                                                   " counts metrics of each device; train on fewer devices"));
+  }
   program.last_asked = ++asked_;
   program.weight = division.weight;
   if (part == StepPart::kMicroBatch) {
-    const BatchShare whole = share_(mode, batch, {0, batch.num_examples});
+    const BatchShare whole = share_(mode, batch, {0, batch.num_examples}, /*parts_alike=*/0);
     program.micro_batch_weight = static_cast<float>(division.weight) / static_cast<float>(whole.weight);
   }
   for (size_t r = 0; r < division.local.size(); ++r) program.replicas[r].share = std::move(division.local[r]);

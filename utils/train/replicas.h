@@ -22,17 +22,19 @@
 
 namespace official::train {
 
+// What one replica computes for shares of one kind, whatever the others have.
+struct CompiledModel {
+  std::shared_ptr<const BuiltModel> model = nullptr;
+  std::shared_ptr<compute::Program> program = nullptr;  // null: no share in the batch, and nothing to do without one
+  // Of a micro-batch whose model has row_groups: what computes the row numbers.
+  std::shared_ptr<compute::Program> row_ids = nullptr;
+};
+
 // The programs of a worker's replicas for batches of one kind. Where there is but one worker, those are all replicas.
 struct ReplicatedProgram {
-  struct Replica {
-    std::shared_ptr<const BuiltModel> model;
-    // The replica's program for shares of this kind, whatever the others have; null: no share in the batch, and nothing
-    // to do without one.
-    std::shared_ptr<compute::Program> program;
-    BatchShare share;  // its share of the batch that the program was last asked for
-    // Of a micro-batch whose model has row_groups: what computes the row numbers, and the last feeds of `program`.
-    std::shared_ptr<compute::Program> row_ids = nullptr;
-    std::vector<compute::Tensor> row_places = {};
+  struct Replica : CompiledModel {
+    BatchShare share = {};                         // its share of the batch that the program was last asked for
+    std::vector<compute::Tensor> row_places = {};  // with row_ids: the last feeds of `program`
   };
   std::vector<Replica> replicas;  // local ones
   int64_t weight = 0;             // of the batch or micro-batch: the sum of those of the shares of all replicas
@@ -120,13 +122,9 @@ class Replicas {
   absl::Status CheckEqual();
 
  private:
-  // The key of a program: numbers for its mode, its part of a step and the types of its shares.
+  // The key of a program: numbers for its mode, its part of a step and the types of its shares, which an update does
+  // not depend on.
   using Key = std::vector<int64_t>;
-  // What one replica computes for a share.
-  struct Compiled {
-    std::shared_ptr<const BuiltModel> model;
-    std::shared_ptr<compute::Program> program, row_ids;
-  };
   // A batch or a micro-batch, divided among all replicas.
   struct Division {
     Mode mode = Mode::kTrain;
@@ -134,10 +132,14 @@ class Replicas {
     std::vector<BatchShare> local, others;  // the shares of the local replicas, and of those that other workers hold
     Key key;                                // that of programs_
     int64_t weight = 0;                     // the sum of the weights of all shares
+    bool has_stand_ins = false;             // a share has an example of another, without weight
   };
 
+  static Key KeyOf(Mode mode, StepPart part, const BatchShare& share);
   absl::StatusOr<std::shared_ptr<const BuiltModel>> BuiltFor(Mode mode, StepPart part, const data::ElementSpec& spec,
                                                              const BatchShare& share, const PrepareFn& prepare);
+  // True if the replicas run these programs together, which must then be the same for all.
+  bool MustBeAlike(Mode mode, StepPart part) const;
   // Sets `division` to that of a batch or, for such a part, of its micro-batch of that number.
   void DivideBatch(Mode mode, StepPart part, const data::Batch& batch, int micro_batch, Division& division) const;
   // Returns the programs for the local shares. Compiles those that there are not yet.
@@ -149,11 +151,11 @@ class Replicas {
   absl::StatusOr<std::vector<int64_t>> ChecksumsOfAll();
   // Compiles the programs of the replicas that have a model, but no program yet, all at the same time, after the runs
   // that devices with a communicator were given.
-  absl::Status Compile(Mode mode, std::vector<Compiled>& programs);
+  absl::Status Compile(Mode mode, std::vector<CompiledModel>& programs);
   // The same with the chief's choices of algorithms, also for shares that it does not hold: all workers must choose the
   // same, and a run that goes on with others, too.
   absl::Status CompileAsChief(const Division& division, const data::ElementSpec& spec, const PrepareFn& prepare,
-                              std::vector<Compiled>& programs);
+                              std::vector<CompiledModel>& programs);
   // Chooses algorithms for shares like those that other workers hold.
   absl::Status ChooseForOthers(const Division& division, const data::ElementSpec& spec, const PrepareFn& prepare);
 
@@ -164,11 +166,12 @@ class Replicas {
   const int micro_batches_;
   distribute::Strategy& strategy_;
   compute::AlgorithmChoices* const choices_;
+  const bool sums_in_programs_;  // of several replicas: DeviceKind::merge
   // Here and below, "by replica" counts the local ones.
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica
   std::vector<std::unique_ptr<compute::Arena>> arenas_;          // by replica
   std::map<Key, std::weak_ptr<const BuiltModel>> models_;        // for one replica, by mode and share
-  std::vector<std::map<Key, Compiled>> compiled_;                // by replica; by mode and its share
+  std::vector<std::map<Key, CompiledModel>> compiled_;           // by replica; by mode and its share
   std::map<Key, ReplicatedProgram> programs_;                    // of those, by mode and all shares
   // Of each replica: the checksums of the variables checked_.
   std::vector<std::unique_ptr<compute::Program>> checksums_;

@@ -20,7 +20,7 @@ using compute::Value;
 // Fits a line. As sentences, shares have as many rows as their first label says.
 Model Sentences() {
   Model model = Line();
-  model.share = [](Mode, const data::Batch& batch, const compute::Share& examples) {
+  model.share = [](Mode, const data::Batch& batch, const compute::Share& examples, int) {
     const auto rows = static_cast<int64_t>(batch.labels[0].data<float>()[examples.begin]);
     return BatchShare{.examples = examples,
                       .features = {Tensor(DType::kFloat32, {rows, 1})},

@@ -10,7 +10,7 @@ absl::StatusOr<BuiltModel> BuildServerUpdate(const Model& model, const Estimator
   // The types that the model has for one example of zeros.
   data::ElementSpec types = Batched(spec, 1);
   if (model.share) {
-    const BatchShare share = model.share(Mode::kTrain, data::ExampleOfZeros(spec), {0, 1});
+    const BatchShare share = model.share(Mode::kTrain, data::ExampleOfZeros(spec), {0, 1}, 0);
     for (size_t i = 0; i < types.features.size(); ++i) types.features[i].type = share.features[i].type();
     for (size_t i = 0; i < types.labels.size(); ++i) types.labels[i].type = share.labels[i].type();
   }

@@ -78,6 +78,7 @@ void Backward(const std::vector<Value>& shown, TrainingStep& step) {
   for (const compute::MovingAverage& average : step.moving_averages) {
     step.results.moving_averages.push_back(step.weight ? compute::Mul(average.value, step.weight) : average.value);
   }
+  if (step.variables.empty() && step.moving_averages.empty()) graph.Fail(compute::NoGradientsError(trainable));
   if (step.built.part == StepPart::kWhole) return;
   for (const Value& value : shown) step.results.shown.push_back(compute::Mul(value, step.weight));
 }
@@ -130,7 +131,7 @@ void KeepSums(const Results& own, TrainingStep& step) {
 
 // Sums the results over the replicas.
 void Reduce(TrainingStep& step) {
-  const int num_replicas = step.graph().replica_context().num_replicas;
+  const int num_replicas = step.graph().step_context().num_replicas;
   if (num_replicas == 1) return;
   const Results own = step.results;
   const std::vector<Value> sums = step.options.pack_sizes
@@ -169,7 +170,7 @@ Value CheckFinite(TrainingStep& step) {
   if (step.model.update.clip_norm) checked.push_back(step.gradient_norm);
   const Value finite =
       compute::AllFinite(checked, {.loss_scale = step.options.loss_scale.dynamic ? step.loss_scale : Value(),
-                                   .barrier = step.graph().replica_context().num_replicas > 1});
+                                   .barrier = step.graph().step_context().num_replicas > 1});
   if (finite) step.built.roots.targets.push_back(finite.node());
   return finite;
 }
@@ -204,7 +205,7 @@ void ApplyGradients(const compute::UpdateInputs& inputs, TrainingStep& step) {
       return std::find(step.variables.begin(), step.variables.end(), input) != step.variables.end();
     });
   });
-  if (updates > 1 && step.model.update.ema_decay && step.graph().replica_context().num_replicas > 1) {
+  if (updates > 1 && step.model.update.ema_decay && step.graph().step_context().num_replicas > 1) {
     step.graph().Fail(absl::InvalidArgumentError(absl::StrCat(
         "model ", step.model.name, ": its optimizer makes ", updates,
         " updates; with moving averages of the variables on several devices it must update all variables in one")));
@@ -310,13 +311,13 @@ std::vector<std::pair<Value, Feed>> AddWeights(const Model& model, Mode mode, co
   const TensorType scalar{DType::kFloat32, {}};
   std::vector<std::pair<Value, Feed>> weights;
   // Averages change with each step, so that no row's update can wait.
-  compute::ReplicaContext context{.needs_whole_updates = options.part != StepPart::kWhole || model.update.ema_decay};
+  compute::StepContext context{.needs_whole_updates = options.part != StepPart::kWhole || model.update.ema_decay};
   if (mode == Mode::kTrain && options.num_replicas > 1) {
     context.num_replicas = options.num_replicas;
     context.weight = graph.Input("replica_weight", scalar);
     weights.push_back({context.weight, Feed::kReplicaWeight});
   }
-  graph.set_replica_context(context);
+  graph.set_step_context(context);
   if (options.part != StepPart::kWhole) {
     weights.push_back({graph.Input("micro_batch_weight", scalar), Feed::kMicroBatchWeight});
   }
@@ -418,7 +419,10 @@ absl::StatusOr<BuiltModel> BuildModel(const Model& model, Mode mode, DType dtype
   }
   ASSIGN_OR_RETURN(const ModelSpec spec, model.model_fn(inputs));
   RETURN_IF_ERROR(graph.status());
-  if (mode != Mode::kPredict && spec.loss && spec.loss.type() != TensorType{DType::kFloat32, {}}) {
+  if (mode != Mode::kPredict && !spec.loss) {
+    return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ": ModelSpec::loss is missing"));
+  }
+  if (mode != Mode::kPredict && spec.loss.type() != TensorType{DType::kFloat32, {}}) {
     return absl::InvalidArgumentError(absl::StrCat("model ", model.name, ": ModelSpec::loss is ",
                                                    spec.loss.type().ToString(),
                                                    "; it must be a float32 scalar, as Mean() makes one"));

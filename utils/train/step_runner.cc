@@ -139,13 +139,19 @@ absl::Status StepRunner::Explain(const absl::Status& error) {
   const bool only_together = strategy.num_replicas_in_sync() > 1 && kind != nullptr && kind->merge != nullptr;
   if (step.number == global_step + 1 && !only_together) found = RunAgain(step, good_steps);
   if (!absl::IsOutOfRange(found)) found = error;
+  return absl::InternalError(absl::StrCat("step ", global_step + 1, ": ", found.message(),
+                                          ". Training stops before that reaches a checkpoint", LastCheckpoint(), ". ",
+                                          Advice()));
+}
+
+std::string StepRunner::LastCheckpoint() const {
   ModelDir& dir = model_.dir();
+  // Where workers have steps of their own, what another one would have saved tells nothing of what the chief has.
+  if (model_.has_servers() && !dir.writes()) return "";
   dir.WaitForSave().IgnoreError();  // Train reports it
   const std::optional<int64_t> saved = dir.writes() ? dir.saver().finished_step() : model_.saved_step();
   const std::optional<int64_t> last = saved ? saved : model_.restored_step();
-  return absl::InternalError(absl::StrCat(
-      "step ", global_step + 1, ": ", found.message(), ". Training stops before that reaches a checkpoint (",
-      last ? absl::StrCat("the last one is of step ", *last) : "there is none", "). ", Advice()));
+  return last ? absl::StrCat(" (the last one is of step ", *last, ")") : " (there is none)";
 }
 
 std::string StepRunner::Advice() const {

@@ -1,6 +1,7 @@
 // StepRunner: computes training steps on all replicas, and finds out why one failed.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,7 +50,8 @@ class StepRunner {
   void SetFeeds(RunFeeds& run, size_t number, int r, float learning_rate);
   // Computes a step again on the replicas whose variables count `good_steps`; OutOfRange names the first tensor.
   absl::Status RunAgain(const StepFeeds& step, const std::vector<int64_t>& good_steps);
-  std::string Advice() const;  // for numbers that are not finite
+  std::string LastCheckpoint() const;  // which it is; empty where this process does not know
+  std::string Advice() const;          // for numbers that are not finite
 
   CheckpointedModel& model_;
   // Of the workers of a job with parameter servers, each draws other random numbers: as if the batches of those before

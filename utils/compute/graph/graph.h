@@ -97,8 +97,8 @@ struct VariableSpec {
   bool per_device = false;  // each device has its own, even if they share memory
 };
 
-// The part of a training step that a graph computes, as in tf.distribute.ReplicaContext.
-struct ReplicaContext {
+// The part of a training step that a graph computes.
+struct StepContext {
   int num_replicas = 1;
   Value weight = {};  // float32 scalar, this replica's share of the examples; invalid with one replica
   // True if each update must change all rows of a table at once, since other programs read or change the variables
@@ -119,8 +119,8 @@ class Graph {
 
   // The functions that add the nodes of training, such as a model's, read it, so it must be set before they are called.
   // Rewriting (rewrite.h) does not keep it.
-  const ReplicaContext& replica_context() const { return replica_context_; }
-  void set_replica_context(const ReplicaContext& context) { replica_context_ = context; }
+  const StepContext& step_context() const { return step_context_; }
+  void set_step_context(const StepContext& context) { step_context_ = context; }
 
   // A value that the caller hands to every run.
   Value Input(absl::string_view name, TensorType type);
@@ -152,7 +152,7 @@ class Graph {
   absl::flat_hash_map<std::string, int> variable_index_;
   absl::flat_hash_map<std::string, int> name_counts_;
   absl::Status status_;
-  ReplicaContext replica_context_;
+  StepContext step_context_;
 };
 
 // Adds a node to the graph of the inputs, for the functions that are an op's C++ API (Value Relu(Value x)). Invalid

@@ -14,4 +14,8 @@ bool MayMoveToEnd(const Node& producer);
 // there: it reads no variable, or no node from `earlier` to it has side effects.
 bool MayMoveBefore(const Node& node, const Node& earlier);
 
+// Returns true if a node in the place of `later`, which is behind `node` in the same graph, reads from the inputs of
+// `node` what that has read: no node between the two has side effects and takes a variable that `node` reads.
+bool ReadsTheSameAt(const Node& node, const Node& later);
+
 }  // namespace official::compute

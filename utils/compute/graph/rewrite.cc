@@ -67,7 +67,13 @@ const std::vector<const Node*>& RewriteContext::Readers(Value old) {
       for (const Value& v : node->inputs()) readers_[v].push_back(node);
     }
   }
-  return readers_[old];
+  static const auto* const none = new std::vector<const Node*>;
+  const auto it = readers_.find(old);
+  return it == readers_.end() ? *none : it->second;
+}
+
+const Node* RewriteContext::OnlyReader(Value old) {
+  return UseCount(old) == 1 && Readers(old).size() == 1 ? Readers(old)[0] : nullptr;
 }
 
 Value RewriteContext::MappedSource(Value old) {

@@ -43,6 +43,8 @@ class RewriteContext {
   int UseCount(Value old) const;
   // The live nodes that read an old value, in order, once for each input; without fetches.
   const std::vector<const Node*>& Readers(Value old);
+  // The node that alone reads an old value, once, which is not fetched; nullptr if there is none.
+  const Node* OnlyReader(Value old);
   // Sets the new value for an old one of which no read has been visited yet. Where the old node has not been visited
   // itself, it is not: all its outputs must be set.
   void Map(Value old, Value value);

@@ -76,9 +76,9 @@ Value Layers::BatchNormalization(Value x, const BatchNormLayer& layer) {
   const Value mean = variable("moving_mean", Initializer::Zeros(), false);
   const Value variance = variable("moving_variance", Initializer::Ones(), false);
   if (!layer.training) return FusedBatchNormInference(x, gamma, beta, mean, variance, layer.epsilon);
-  const ReplicaContext& replica = graph_.replica_context();
-  const BatchNormResult result = layer.synchronized && replica.num_replicas > 1
-                                     ? SyncBatchNorm(x, gamma, beta, replica.weight, layer.epsilon)
+  const StepContext& step = graph_.step_context();
+  const BatchNormResult result = layer.synchronized && step.num_replicas > 1
+                                     ? SyncBatchNorm(x, gamma, beta, step.weight, layer.epsilon)
                                      : FusedBatchNorm(x, gamma, beta, layer.epsilon);
   moving_averages_.push_back({mean, result.mean});
   moving_averages_.push_back({variance, result.variance});

@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/reorder/reorder.h"
 
@@ -16,7 +17,8 @@ PlannedLayouts PlanLayouts(RewrittenGraph graph, const RewriteEnvironment& envir
     const Layout now = planned.LayoutOf(v);
     if (now == wanted) return v;
     Value& result = reordered[{v.node()->id(), {v.index(), wanted}}];
-    if (!result) {
+    // A variable may have been updated since.
+    if (!result || !MayMoveToEnd(*result.node())) {
       result = Reorder(v, now, wanted);
       layouts[result] = wanted;
     }

@@ -1,5 +1,6 @@
 // Chooses the layout of every value: each kernel, in order, chooses its layouts given those of its inputs, and a
-// Reorder goes before the inputs that differ (one per value and layout, however many kernels read it).
+// Reorder goes before the inputs that differ (one per value and layout, however many kernels read it; one more for a
+// variable that may have been updated since).
 #pragma once
 
 #include "absl/container/flat_hash_map.h"

@@ -34,11 +34,6 @@ absl::StatusOr<PlannedLayouts> Lower(const Graph& graph, const GraphRoots& roots
 
 bool NeedsKernel(const Node& node) { return !node.op().is_source && !node.op().is_view; }
 
-Value Base(Value v) {
-  while (v.node()->op().is_view && v.index() == 0) v = v.node()->input(0);
-  return v;
-}
-
 absl::StatusOr<const KernelDef*> KernelFor(const Node& node, absl::string_view device_kind) {
   const DType type = KeyType(node);
   const KernelDef* const def = KernelRegistry::Global().Find(node.op().name, device_kind, type);

@@ -19,8 +19,6 @@ absl::StatusOr<PlannedLayouts> Lower(const Graph& graph, const GraphRoots& roots
 
 // False for a node that gives other bytes a name: a source or a view.
 bool NeedsKernel(const Node& node);
-// Returns the value whose bytes `v` has: the chain of views ends at what owns the bytes.
-Value Base(Value v);
 // Returns the kernel for a node; Unimplemented, naming the op and the type, if there is none.
 absl::StatusOr<const KernelDef*> KernelFor(const Node& node, absl::string_view device_kind);
 

@@ -23,7 +23,7 @@ MemoryPlan PlanMemory(const std::vector<BufferRequest>& requests) {
     int64_t best_offset = -1, best_gap = INT64_MAX, end = 0;
     for (const int other : placed) {
       const BufferRequest& o = requests[other];
-      if (o.last_step < r.first_step || r.last_step < o.first_step) continue;
+      if (o.last_call < r.first_call || r.last_call < o.first_call) continue;
       const int64_t gap = plan.offsets[other] - end;
       if (gap >= size && gap < best_gap) {
         best_gap = gap;

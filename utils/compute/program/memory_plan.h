@@ -8,7 +8,7 @@ namespace official::compute {
 
 struct BufferRequest {
   int64_t bytes = 0;
-  int first_step = 0, last_step = 0;  // the buffer is alive in [first_step, last_step]
+  int first_call = 0, last_call = 0;  // the buffer is alive in [first_call, last_call]
 };
 
 struct MemoryPlan {

@@ -11,6 +11,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/node_cost.h"
 #include "utils/compute/graph/op_def.h"
+#include "utils/compute/graph/views.h"
 #include "utils/compute/program/lowering.h"
 #include "utils/compute/program/memory_plan.h"
 
@@ -22,7 +23,8 @@ int64_t NowNs() {
       .count();
 }
 
-struct Step {
+// The call of a node's kernel.
+struct Call {
   const Node* node;
   const KernelDef* def;
   Kernel kernel;
@@ -31,55 +33,58 @@ struct Step {
   void* scratch = nullptr;
 };
 
-// Moves the steps that run early to right after the last one that makes an input of theirs.
-void MoveEarly(std::vector<Step>& steps) {
-  for (size_t s = 0; s < steps.size(); ++s) {
-    if (!steps[s].node->op().runs_early) continue;
-    const auto makes_input = [&](const Step& other) {
-      const auto inputs = steps[s].node->inputs();
-      return std::any_of(inputs.begin(), inputs.end(), [&](const Value& v) { return Base(v).node() == other.node; });
+// Moves the calls that run early to right after the last one that makes or may update an input of theirs.
+void MoveEarly(std::vector<Call>& calls) {
+  for (size_t c = 0; c < calls.size(); ++c) {
+    if (!calls[c].node->op().runs_early) continue;
+    const auto writes_input = [&](const Call& other) {
+      const auto inputs = calls[c].node->inputs();
+      return std::any_of(inputs.begin(), inputs.end(), [&](const Value& v) {
+        const Node* const base = Base(v).node();
+        return base == other.node || (base->Is(op::Variable) && other.node->op().has_side_effect);
+      });
     };
-    size_t first = s;
-    while (first > 0 && !steps[first - 1].node->op().runs_early && !makes_input(steps[first - 1])) --first;
-    std::rotate(steps.begin() + first, steps.begin() + s, steps.begin() + s + 1);
+    size_t first = c;
+    while (first > 0 && !calls[first - 1].node->op().runs_early && !writes_input(calls[first - 1])) --first;
+    std::rotate(calls.begin() + first, calls.begin() + c, calls.begin() + c + 1);
   }
 }
 
-// A place of a step's inputs that takes a feed's address before a run.
+// A place of a call's inputs that takes a feed's address before a run.
 struct FeedSlot {
-  int feed, step, input;
+  int feed, call, input;
 };
 
 // The buffers of the values that a program computes, and of its scratch memory.
 struct Buffers {
   std::vector<BufferRequest> requests;
   absl::flat_hash_map<Value, int> of_output;  // the request that holds it
-  std::vector<int> of_scratch;                // of each step; -1: it has none
+  std::vector<int> of_scratch;                // of each call; -1: it has none
 };
 
-// Returns the last step that reads each base. Fetched values live to the end.
-absl::flat_hash_map<Value, int> LastUses(const std::vector<Step>& steps, const std::vector<Value>& fetches) {
-  const int num_steps = static_cast<int>(steps.size());
+// Returns the last call that reads each base. Fetched values live to the end.
+absl::flat_hash_map<Value, int> LastUses(const std::vector<Call>& calls, const std::vector<Value>& fetches) {
+  const int num_calls = static_cast<int>(calls.size());
   absl::flat_hash_map<Value, int> last_use;
-  for (int s = 0; s < num_steps; ++s) {
-    for (const Value& v : steps[s].node->inputs()) last_use[Base(v)] = s;
+  for (int c = 0; c < num_calls; ++c) {
+    for (const Value& v : calls[c].node->inputs()) last_use[Base(v)] = c;
   }
-  for (const Value& v : fetches) last_use[Base(v)] = num_steps;
+  for (const Value& v : fetches) last_use[Base(v)] = num_calls;
   return last_use;
 }
 
-// Returns the request of an input of step `s` whose buffer output `i` may take: the kernel works in place, and nothing
-// else reads the input, in this step or later.
-std::optional<int> RequestToTake(const Step& step, int s, int i, const Buffers& buffers,
+// Returns the request of an input of call `c` whose buffer output `i` may take: the kernel works in place, and nothing
+// else reads the input, in this call or later.
+std::optional<int> RequestToTake(const Call& call, int c, int i, const Buffers& buffers,
                                  const absl::flat_hash_map<Value, int>& last_use) {
-  const Node& node = *step.node;
-  std::vector<std::pair<int, int>> pairs = step.def->in_place;
-  if (step.def->each_in_place) pairs = {{i, i}};
+  const Node& node = *call.node;
+  std::vector<std::pair<int, int>> pairs = call.def->in_place;
+  if (call.def->each_in_place) pairs = {{i, i}};
   for (const auto& [out, in] : pairs) {
     if (out != i || in >= node.num_inputs()) continue;
     const Value input = node.input(in), base = Base(input), output = node.output(i);
     const auto it = buffers.of_output.find(base);
-    if (it == buffers.of_output.end() || last_use.at(base) != s || buffers.requests[it->second].last_step > s) continue;
+    if (it == buffers.of_output.end() || last_use.at(base) != c || buffers.requests[it->second].last_call > c) continue;
     if (input.type().num_bytes() != output.type().num_bytes() || input.dtype() != output.dtype()) continue;
     const auto inputs = node.inputs();
     if (std::count_if(inputs.begin(), inputs.end(), [&](const Value& v) { return Base(v) == base; }) == 1) {
@@ -89,26 +94,26 @@ std::optional<int> RequestToTake(const Step& step, int s, int i, const Buffers& 
   return std::nullopt;
 }
 
-Buffers RequestBuffers(const std::vector<Step>& steps, const std::vector<Value>& fetches) {
-  const absl::flat_hash_map<Value, int> last_use = LastUses(steps, fetches);
+Buffers RequestBuffers(const std::vector<Call>& calls, const std::vector<Value>& fetches) {
+  const absl::flat_hash_map<Value, int> last_use = LastUses(calls, fetches);
   Buffers buffers;
-  for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
-    const Node& node = *steps[s].node;
+  for (int c = 0; c < static_cast<int>(calls.size()); ++c) {
+    const Node& node = *calls[c].node;
     for (int i = 0; i < node.num_outputs(); ++i) {
       const Value output = node.output(i);
       const auto used = last_use.find(output);
-      const int last = used == last_use.end() ? s : used->second;
-      if (const std::optional<int> taken = RequestToTake(steps[s], s, i, buffers, last_use)) {
-        buffers.requests[*taken].last_step = last;
+      const int last = used == last_use.end() ? c : used->second;
+      if (const std::optional<int> taken = RequestToTake(calls[c], c, i, buffers, last_use)) {
+        buffers.requests[*taken].last_call = last;
         buffers.of_output[output] = *taken;
       } else {
         buffers.of_output[output] = static_cast<int>(buffers.requests.size());
-        buffers.requests.push_back({output.type().num_bytes(), s, last});
+        buffers.requests.push_back({output.type().num_bytes(), c, last});
       }
     }
-    const int64_t scratch_bytes = steps[s].kernel.scratch_bytes;
+    const int64_t scratch_bytes = calls[c].kernel.scratch_bytes;
     buffers.of_scratch.push_back(scratch_bytes > 0 ? static_cast<int>(buffers.requests.size()) : -1);
-    if (scratch_bytes > 0) buffers.requests.push_back({scratch_bytes, s, s});
+    if (scratch_bytes > 0) buffers.requests.push_back({scratch_bytes, c, c});
   }
   return buffers;
 }
@@ -118,12 +123,12 @@ Buffers RequestBuffers(const std::vector<Step>& steps, const std::vector<Value>&
 struct Program::Plan {
   Device* device = nullptr;
   PlannedLayouts lowered;  // the graph that is run, and its layouts
-  std::vector<Step> steps;
+  std::vector<Call> calls;
   std::vector<FeedSlot> feed_slots;
   std::unique_ptr<Arena> own_arena;
   Arena* arena = nullptr;
   int64_t arena_bytes = 0;                      // of it, that this program needs
-  size_t first_update = 0;                      // the step from which on a run is not left
+  size_t first_update = 0;                      // the call from which on a run is not left
   char* arena_address = nullptr;                // where it was when the addresses were set
   std::vector<std::shared_ptr<void>> owned;     // constants; all buffers that are not in the arena
   std::unique_ptr<FeedBuffers> feed_buffers;    // of a device with memory of its own
@@ -131,11 +136,11 @@ struct Program::Plan {
   std::vector<const void*> lent_feeds;          // addresses of the last run
   absl::flat_hash_map<const Node*, int> feed_index;
   bool has_run = false, has_recorded = false, is_recording = false;
-  std::unique_ptr<Recording> recording;  // of all steps, if the device makes recordings
+  std::unique_ptr<Recording> recording;  // of all calls, if the device makes recordings
 
-  // Internal if another device could update a variable that devices share while a step of this one still reads it.
+  // Internal if another device could update a variable that devices share while a call of this one still reads it.
   absl::Status CheckReadsOfShared() const;
-  // Gives all that steps read and write its address.
+  // Gives all that calls read and write its address.
   absl::Status Place(VariableStore& variables);
   absl::Status PlaceFixed(VariableStore& variables);
   // Returns an address for each request: in the arena or, on a device that checks memory or has no addresses, of a
@@ -146,16 +151,16 @@ struct Program::Plan {
   const void* AddressOf(Value v) const;
   // OutOfRange, naming `v` and the op that made it, if an element is not finite.
   absl::Status CheckNumerics(Value v, OpName op);
-  // Makes the outputs and the scratch memory of a step unwritten, on a device that checks memory.
-  absl::Status ForgetResults(const Step& step);
+  // Makes the outputs and the scratch memory of a call unwritten, on a device that checks memory.
+  absl::Status ForgetResults(const Call& call);
   // "float32[2,3]", with "blocked" behind it in another layout than the row-major one.
   std::string TypeText(const Value& v) const;
   absl::Status AddTimings(int64_t start_ns, DeviceTimer& timer, std::vector<KernelTiming>& timings) const;
   absl::Status CheckVariables();  // and the feeds
   // Takes what a run is given.
   absl::Status Feed(absl::Span<const Tensor> feeds);
-  absl::Status RunSteps(const RunOptions& options);
-  absl::Status RecordSteps();
+  absl::Status RunCalls(const RunOptions& options);
+  absl::Status RecordCalls();
 };
 
 // Gives inputs, variables and constants their addresses.
@@ -190,13 +195,13 @@ absl::Status Program::Plan::PlaceFixed(VariableStore& variables) {
 
 absl::Status Program::Plan::CheckReadsOfShared() const {
   bool met = false;
-  for (const Step& step : steps) {
-    const OpDef& op = step.node->op();
+  for (const Call& call : calls) {
+    const OpDef& op = call.node->op();
     if (op.precedes_updates) met = true;
     if (met == op.is_update) continue;  // reads before, updates after
-    for (const Value& v : step.node->inputs()) {
+    for (const Value& v : call.node->inputs()) {
       if (!Base(v).node()->Is(op::Variable) || v.shape().rank() == 0) continue;
-      return absl::InternalError(absl::StrCat(step.node->name(), " (", op.name.text(), ") uses variable ",
+      return absl::InternalError(absl::StrCat(call.node->name(), " (", op.name.text(), ") uses variable ",
                                               Base(v).node()->name(), ", which devices share, ",
                                               met ? "while they update it" : "before they have met"));
     }
@@ -224,22 +229,22 @@ absl::StatusOr<std::vector<void*>> Program::Plan::Allocate(const std::vector<Buf
 
 absl::Status Program::Plan::Place(VariableStore& variables) {
   RETURN_IF_ERROR(PlaceFixed(variables));
-  const Buffers buffers = RequestBuffers(steps, lowered.graph.roots.fetches);
+  const Buffers buffers = RequestBuffers(calls, lowered.graph.roots.fetches);
   ASSIGN_OR_RETURN(const std::vector<void*> placed, Allocate(buffers.requests));
   for (const auto& [value, request] : buffers.of_output) addresses[value] = placed[request];
-  for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
-    Step& step = steps[s];
-    for (int i = 0; i < step.node->num_inputs(); ++i) {
-      const Value base = Base(step.node->input(i));
+  for (int c = 0; c < static_cast<int>(calls.size()); ++c) {
+    Call& call = calls[c];
+    for (int i = 0; i < call.node->num_inputs(); ++i) {
+      const Value base = Base(call.node->input(i));
       if (device->uses_host_memory() && feed_index.contains(base.node())) {
-        feed_slots.push_back({feed_index[base.node()], s, i});
-        step.inputs.push_back(nullptr);
+        feed_slots.push_back({feed_index[base.node()], c, i});
+        call.inputs.push_back(nullptr);
       } else {
-        step.inputs.push_back(addresses[base]);
+        call.inputs.push_back(addresses[base]);
       }
     }
-    for (int i = 0; i < step.node->num_outputs(); ++i) step.outputs.push_back(addresses[step.node->output(i)]);
-    if (buffers.of_scratch[s] >= 0) step.scratch = placed[buffers.of_scratch[s]];
+    for (int i = 0; i < call.node->num_outputs(); ++i) call.outputs.push_back(addresses[call.node->output(i)]);
+    if (buffers.of_scratch[c] >= 0) call.scratch = placed[buffers.of_scratch[c]];
   }
   return absl::OkStatus();
 }
@@ -252,10 +257,10 @@ void Program::Plan::FollowArena() {
     const bool inside = p >= arena_address && p < arena_address + arena_bytes;
     return inside ? begin + (p - arena_address) : const_cast<char*>(p);
   };
-  for (Step& step : steps) {
-    for (const void*& input : step.inputs) input = moved(input);
-    for (void*& output : step.outputs) output = moved(output);
-    step.scratch = moved(step.scratch);
+  for (Call& call : calls) {
+    for (const void*& input : call.inputs) input = moved(input);
+    for (void*& output : call.outputs) output = moved(output);
+    call.scratch = moved(call.scratch);
   }
   for (auto& [value, address] : addresses) address = moved(address);
   arena_address = begin;
@@ -287,20 +292,20 @@ const void* Program::Plan::AddressOf(Value v) const {
   return lent_feeds[feed_index.at(base.node())];
 }
 
-absl::Status Program::Plan::ForgetResults(const Step& step) {
-  for (int i = 0; i < step.node->num_outputs(); ++i) {
+absl::Status Program::Plan::ForgetResults(const Call& call) {
+  for (int i = 0; i < call.node->num_outputs(); ++i) {
     // An output in place is an input, too.
-    if (std::find(step.inputs.begin(), step.inputs.end(), step.outputs[i]) != step.inputs.end()) continue;
-    RETURN_IF_ERROR(device->Forget(step.outputs[i], step.node->output_types()[i].num_bytes()));
+    if (std::find(call.inputs.begin(), call.inputs.end(), call.outputs[i]) != call.inputs.end()) continue;
+    RETURN_IF_ERROR(device->Forget(call.outputs[i], call.node->output_types()[i].num_bytes()));
   }
-  return step.scratch == nullptr ? absl::OkStatus() : device->Forget(step.scratch, step.kernel.scratch_bytes);
+  return call.scratch == nullptr ? absl::OkStatus() : device->Forget(call.scratch, call.kernel.scratch_bytes);
 }
 
 std::string Program::Plan::TypeText(const Value& v) const {
   return absl::StrCat(v.type().ToString(), lowered.LayoutOf(v) == Layout::kRowMajor ? "" : " blocked");
 }
 
-absl::Status Program::Plan::RunSteps(const RunOptions& options) {
+absl::Status Program::Plan::RunCalls(const RunOptions& options) {
   if (options.check_numerics) RETURN_IF_ERROR(CheckVariables());
   const int64_t start = NowNs();
   std::unique_ptr<DeviceTimer> timer;
@@ -309,21 +314,21 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
     RETURN_IF_ERROR(timer->Mark());
   }
   const std::atomic<int>* const stop = device->uses_host_memory() ? options.stop : nullptr;
-  for (size_t s = 0; s < steps.size(); ++s) {
-    if (stop != nullptr && s <= first_update && stop->load(std::memory_order_relaxed) != 0) {
+  for (size_t c = 0; c < calls.size(); ++c) {
+    if (stop != nullptr && c <= first_update && stop->load(std::memory_order_relaxed) != 0) {
       return absl::CancelledError("stopped between two kernels");
     }
-    Step& step = steps[s];
-    if (device->checks_memory()) RETURN_IF_ERROR(ForgetResults(step));
+    Call& call = calls[c];
+    if (device->checks_memory()) RETURN_IF_ERROR(ForgetResults(call));
     absl::Status status =
-        step.kernel.run({absl::MakeConstSpan(step.inputs), absl::MakeConstSpan(step.outputs), step.scratch});
+        call.kernel.run({absl::MakeConstSpan(call.inputs), absl::MakeConstSpan(call.outputs), call.scratch});
     if (status.ok() && is_recording) status = device->CheckRecording();
     if (absl::IsCancelled(status)) return status;  // it says why this run ends, which is not the op's matter
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(step.node->name(), ": ", status.message()));
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat(call.node->name(), ": ", status.message()));
     // What runs early may still be under way.
-    if (options.check_numerics && !step.node->op().runs_early) {
-      for (int i = 0; i < step.node->num_outputs(); ++i) {
-        RETURN_IF_ERROR(CheckNumerics(step.node->output(i), step.node->op().name));
+    if (options.check_numerics && !call.node->op().runs_early) {
+      for (int i = 0; i < call.node->num_outputs(); ++i) {
+        RETURN_IF_ERROR(CheckNumerics(call.node->output(i), call.node->op().name));
       }
     }
     if (timer != nullptr) RETURN_IF_ERROR(timer->Mark());
@@ -333,14 +338,14 @@ absl::Status Program::Plan::RunSteps(const RunOptions& options) {
 
 absl::Status Program::Plan::AddTimings(int64_t start_ns, DeviceTimer& timer, std::vector<KernelTiming>& timings) const {
   ASSIGN_OR_RETURN(const std::vector<int64_t> marks, timer.Read());
-  for (size_t s = 0; s < steps.size(); ++s) {
-    const Node& node = *steps[s].node;
+  for (size_t c = 0; c < calls.size(); ++c) {
+    const Node& node = *calls[c].node;
     timings.push_back({.name = node.name(),
                        .op = std::string(node.op().name.text()),
                        .result = node.num_outputs() == 0 ? "" : TypeText(node.output(0)),
-                       .algorithm = steps[s].kernel.algorithm,
-                       .start_ns = start_ns + marks[s],
-                       .duration_ns = marks[s + 1] - marks[s],
+                       .algorithm = calls[c].kernel.algorithm,
+                       .start_ns = start_ns + marks[c],
+                       .duration_ns = marks[c + 1] - marks[c],
                        .flops = FlopsOf(node),
                        .bytes = BytesOf(node)});
   }
@@ -348,7 +353,8 @@ absl::Status Program::Plan::AddTimings(int64_t start_ns, DeviceTimer& timer, std
 }
 
 Program::Program(std::unique_ptr<Plan> plan) : plan_(std::move(plan)) {}
-Program::~Program() = default;
+// The feeds go first: they wait for the device, which may still use the rest.
+Program::~Program() { plan_->feed_buffers.reset(); }
 
 absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, const GraphRoots& roots, Device& device,
                                                           VariableStore& variables, const CompileOptions& options) {
@@ -374,13 +380,13 @@ absl::StatusOr<std::unique_ptr<Program>> Program::Compile(const Graph& graph, co
     for (int i = 0; i < node->num_outputs(); ++i) output_layouts.push_back(plan->lowered.LayoutOf(node->output(i)));
     ASSIGN_OR_RETURN(Kernel kernel, def->make(KernelSpec{*node, device, input_layouts, output_layouts, options.choices,
                                                          variables.update_part()}));
-    plan->steps.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
+    plan->calls.push_back({.node = node.get(), .def = def, .kernel = std::move(kernel), .inputs = {}, .outputs = {}});
   }
-  MoveEarly(plan->steps);
+  MoveEarly(plan->calls);
   plan->first_update = static_cast<size_t>(
-      std::find_if(plan->steps.begin(), plan->steps.end(),
-                   [](const Step& step) { return step.node->op().precedes_updates || step.node->op().is_update; }) -
-      plan->steps.begin());
+      std::find_if(plan->calls.begin(), plan->calls.end(),
+                   [](const Call& call) { return call.node->op().precedes_updates || call.node->op().is_update; }) -
+      plan->calls.begin());
   if (variables.update_part().parts > 1) RETURN_IF_ERROR(plan->CheckReadsOfShared());
   RETURN_IF_ERROR(plan->Place(variables));
   return std::unique_ptr<Program>(new Program(std::move(plan)));
@@ -399,15 +405,15 @@ absl::Status Program::Plan::Feed(absl::Span<const Tensor> feeds) {
     lent_feeds[i] = feeds[i].raw_data();
   }
   if (feed_buffers != nullptr) RETURN_IF_ERROR(feed_buffers->Fill(lent_feeds));
-  for (const FeedSlot& slot : feed_slots) steps[slot.step].inputs[slot.input] = lent_feeds[slot.feed];
+  for (const FeedSlot& slot : feed_slots) calls[slot.call].inputs[slot.input] = lent_feeds[slot.feed];
   return absl::OkStatus();
 }
 
-absl::Status Program::Plan::RecordSteps() {
+absl::Status Program::Plan::RecordCalls() {
   FollowArena();
   has_recorded = true;
   is_recording = true;
-  absl::StatusOr<std::unique_ptr<Recording>> made = device->Record([this] { return RunSteps({}); });
+  absl::StatusOr<std::unique_ptr<Recording>> made = device->Record([this] { return RunCalls({}); });
   is_recording = false;
   RETURN_IF_ERROR(made.status());
   recording = *std::move(made);
@@ -422,7 +428,7 @@ bool Program::RecordingIsDue() const {
 
 absl::Status Program::Record() {
   plan_->device->MakeCurrent();
-  return plan_->RecordSteps();
+  return plan_->RecordCalls();
 }
 
 bool Program::has_recording() const {
@@ -443,13 +449,13 @@ absl::Status Program::Run(absl::Span<const Tensor> feeds, const RunOptions& opti
   RETURN_IF_ERROR(plan.Feed(feeds));
   const bool replay = options.replay && options.timings == nullptr && !options.check_numerics;
   if (replay && RecordingIsDue()) {
-    if (const absl::Status status = plan.RecordSteps(); !status.ok()) {
+    if (const absl::Status status = plan.RecordCalls(); !status.ok()) {
       RETURN_IF_ERROR(HandleNoRecording(status, *plan.device));
     }
   }
   if (replay && plan.recording != nullptr) return plan.recording->Replay();
   plan.has_run = true;
-  return plan.RunSteps(options);
+  return plan.RunCalls(options);
 }
 
 absl::StatusOr<Tensor> Program::Fetch(int i) const {
@@ -469,11 +475,11 @@ int64_t Program::arena_bytes() const { return plan_->arena_bytes; }
 
 std::string Program::DebugString() const {
   std::string text;
-  for (const Step& step : plan_->steps) {
-    const Attrs& attrs = step.node->attrs();
+  for (const Call& call : plan_->calls) {
+    const Attrs& attrs = call.node->attrs();
     absl::StrAppend(&text, attrs.Has(kMergedNodes)
                                ? attrs.Get<std::string>(kMergedNodes)
-                               : KernelLine(*step.node, [&](const Value& v) { return plan_->TypeText(v); }));
+                               : KernelLine(*call.node, [&](const Value& v) { return plan_->TypeText(v); }));
   }
   return text;
 }

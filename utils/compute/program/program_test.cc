@@ -416,7 +416,7 @@ TEST_CASE("The memory plan reuses what is dead and never overlaps what is alive"
   for (size_t a = 0; a < requests.size(); ++a) {
     for (size_t b = a + 1; b < requests.size(); ++b) {
       const bool together =
-          requests[a].first_step <= requests[b].last_step && requests[b].first_step <= requests[a].last_step;
+          requests[a].first_call <= requests[b].last_call && requests[b].first_call <= requests[a].last_call;
       const bool apart = plan.offsets[a] + requests[a].bytes <= plan.offsets[b] ||
                          plan.offsets[b] + requests[b].bytes <= plan.offsets[a];
       CHECK((!together || apart));

@@ -29,7 +29,7 @@ Value ComputeAverageLoss(Value per_example_loss, const AverageLoss& options) {
     return Value();
   }
   const int64_t batch_size =
-      options.global_batch_size.value_or(per_example_loss.shape().dim(0) * graph.replica_context().num_replicas);
+      options.global_batch_size.value_or(per_example_loss.shape().dim(0) * graph.step_context().num_replicas);
   if (batch_size < 0) {
     graph.Fail(absl::InvalidArgumentError("global_batch_size must be non-negative."));
     return Value();
@@ -46,7 +46,7 @@ Value ComputeAverageLoss(Value per_example_loss, const AverageLoss& options) {
 
 Value ScaleRegularizationLoss(Value regularization_loss) {
   if (!regularization_loss) return regularization_loss;
-  return SumDividedBy(regularization_loss, regularization_loss.graph()->replica_context().num_replicas);
+  return SumDividedBy(regularization_loss, regularization_loss.graph()->step_context().num_replicas);
 }
 
 }  // namespace official::distribute

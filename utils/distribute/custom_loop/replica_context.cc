@@ -4,7 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/batch_parts.h"
 #include "utils/compute/core/status.h"
-#include "utils/compute/graph/op_def.h"
+#include "utils/compute/graph/views.h"
 #include "utils/compute/ops/array/array.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -81,10 +81,10 @@ Value ReplicaContext::Joined(Value value, int axis) {
 void ReplicaContext::SynchronizeBatchNormalization(int64_t num_examples) {
   if (!IsInReplica()) return;
   const Value own = Scalar(static_cast<float>(num_examples));
-  compute::ReplicaContext context = graph_.replica_context();
+  compute::StepContext context = graph_.step_context();
   // At least one, so that no share is NaN.
   context.weight = compute::Div(own, compute::Maximum(Sum(ReduceOp::kSum, own), Scalar(1)));
-  graph_.set_replica_context(context);
+  graph_.set_step_context(context);
 }
 
 std::vector<Value> ReplicaContext::OfEach(Value value) {
@@ -216,20 +216,19 @@ void ReplicaContext::ApplyGradients(const OptimizerFn& optimizer, const compute:
     return;
   }
   std::vector<compute::VariableGradient> updated;
-  std::vector<std::string> without, all;
-  std::vector<Value> gradients;
+  std::vector<std::string> without;
+  std::vector<Value> all, gradients;
   for (const auto& [variable, gradient] : variables) {
-    all.push_back(absl::StrCat("'", variable.node()->name(), "'"));
+    all.push_back(variable);
     if (!gradient) {
-      without.push_back(all.back());
+      without.push_back(absl::StrCat("'", variable.node()->name(), "'"));
       continue;
     }
     updated.push_back({variable, gradient});
     gradients.push_back(gradient);
   }
   if (updated.empty()) {
-    graph_.Fail(absl::InvalidArgumentError(
-        absl::StrCat("No gradients provided for any variable: [", absl::StrJoin(all, ", "), "].")));
+    graph_.Fail(compute::NoGradientsError(all));
     return;
   }
   if (!without.empty() && replica_id_ == 0) {
@@ -277,9 +276,7 @@ void ReplicaContext::UpdateMovingAverages(absl::Span<const compute::MovingAverag
 }
 
 Value ReplicaContext::Copied(Value value) {
-  const compute::Node* base = value.node();
-  while (base->op().is_view) base = base->input(0).node();
-  if (!base->Is(compute::op::Variable)) return value;
+  if (!compute::Base(value).node()->Is(compute::op::Variable)) return value;
   if (value.dtype() == DType::kInt64) return compute::Add(value, graph_.Constant(Tensor(kInt64Scalar)));
   return compute::Mul(value, Scalar(1));
 }
@@ -317,7 +314,7 @@ absl::StatusOr<compute::GraphRoots> BuildReplica(const ReplicaFn& fn, absl::Span
   compute::Graph& graph = context.graph();
   graph.set_batch_parts(compute::BatchPartsOfReplica(context.num_replicas_in_sync()));
   // No update may be deferred, since variables can be read after any run.
-  graph.set_replica_context({.num_replicas = context.num_replicas_in_sync(), .needs_whole_updates = true});
+  graph.set_step_context({.num_replicas = context.num_replicas_in_sync(), .needs_whole_updates = true});
   compute::GraphRoots roots;
   for (const TensorType& input : inputs) {
     roots.feeds.push_back(graph.Input(absl::StrCat("input_", roots.feeds.size()), input));

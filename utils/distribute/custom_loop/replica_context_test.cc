@@ -206,6 +206,24 @@ TEST_CASE("An update of gradients comes after the assignments before it") {
   CHECK(Elements(v.Read().value()) == Floats{0});  // 10 - (10 + 10) + 10
 }
 
+TEST_CASE("Averages of variables take in what an update before them has written") {
+  const int num_replicas = GENERATE(1, 2);
+  Replicas replicas(num_replicas);
+  ReplicaFunction step([](ReplicaContext& context, absl::Span<const Value> inputs) {
+    const Value w = context.graph().Variable({"w", {DType::kFloat32, {1}}, compute::Initializer::Constant(5)});
+    const Value average = context.graph().Variable({"average", w.type(), compute::Initializer::Zeros(), false});
+    context.ApplyGradients(compute::GradientDescent, context.graph().Constant(Tensor::Scalar(1.0f)),
+                           std::vector<compute::VariableGradient>{{w, inputs[0]}});
+    context.UpdateMovingAverages(std::vector<compute::MovingAverage>{{average, w}}, /*momentum=*/0);
+    return Values{};
+  });
+  REQUIRE(replicas.scope->Run(step, {Vector({1})}).ok());
+  const float updated = 5.0f - static_cast<float>(num_replicas);
+  CHECK(Elements(replicas.scope->Variable("w").value()->Read().value()) == Floats{updated});
+  CHECK(Components(replicas.scope->Variable("average").value()->LocalCopies().value()) ==
+        std::vector<Floats>(num_replicas, {updated}));
+}
+
 TEST_CASE("Moving averages take in the means over the replicas; an empty batch leaves its part as it is") {
   Replicas replicas(2);
   ReplicaFunction step([](ReplicaContext& context, absl::Span<const Value> inputs) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
 #include "utils/compute/ops/batch_norm/batch_norm.h"
@@ -29,67 +30,33 @@ bool HasResidual(const Node& node) {
 }
 bool HasRelu(const Node& node) { return node.attrs().Get<std::string>("activation") == "Relu"; }
 
-// The nodes that read `v`, in order, but for those that nothing reads: they are on their way out.
-std::vector<const Node*> Readers(Value v, const RewriteContext& context) {
-  std::vector<const Node*> readers;
-  const auto& nodes = v.graph()->nodes();
-  for (auto node = nodes.begin() + v.node()->id() + 1; node != nodes.end(); ++node) {
-    const absl::Span<const Value> inputs = (*node)->inputs();
-    const bool reads = std::find(inputs.begin(), inputs.end(), v) != inputs.end();
-    if (reads && (*node)->num_outputs() > 0 && context.UseCount((*node)->output(0)) > 0) readers.push_back(node->get());
-  }
-  return readers;
-}
-
-// The node that alone reads `v`, or nullptr.
-const Node* SoleReader(Value v, const RewriteContext& context) {
-  if (context.UseCount(v) != 1) return nullptr;
-  const std::vector<const Node*> readers = Readers(v, context);
-  return readers.empty() ? nullptr : readers[0];
-}
-
-// The normalization looks ahead and becomes the fused node with all its outputs at once, of which others read the mean
-// and the variance; its y then is what the Add and the ReLU would give, and they vanish when they are visited.
-Outputs FuseNorm(const Node& node, RewriteContext& context) {
-  if (HasRelu(node)) return std::nullopt;
+// A normalization, with the Add and the ReLU behind it that alone read what it gives.
+Outputs FuseForward(const Node& node, RewriteContext& context) {
+  if (!IsNorm(node) || HasRelu(node)) return std::nullopt;
   std::vector<Value> inputs;
   for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
   Attrs attrs = node.attrs();
+  std::vector<Value> replaced;
   const Value y = node.output(training::kY);
-  const Node* reader = SoleReader(y, context);
-  bool fused = false;
+  const Node* reader = context.OnlyReader(y);
   if (reader != nullptr && reader->Is(op::Add) && !HasResidual(node)) {
     const Value residual = reader->input(reader->input(0) == y ? 1 : 0);
-    if (residual.type() == y.type() && residual.node()->id() < node.id()) {
+    if (residual.type() == y.type() && residual.node()->id() < node.id() && MayMoveBefore(*reader, node)) {
       inputs.push_back(context.Mapped(residual));
-      reader = SoleReader(reader->output(0), context);
-      fused = true;
+      replaced.push_back(reader->output(0));
+      reader = context.OnlyReader(replaced.back());
     }
   }
   if (reader != nullptr && reader->Is(op::Relu)) {
     attrs.Set("activation", std::string("Relu"));
-    fused = true;
+    replaced.push_back(reader->output(0));
   }
-  if (!fused) return std::nullopt;
+  if (replaced.empty()) return std::nullopt;
   Node* const result = context.graph().AddNode(node.op().name, inputs, attrs, node.name());
+  for (const Value& v : replaced) context.Map(v, OutputOf(result, training::kY));
   std::vector<Value> outputs;
   for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(OutputOf(result, i));
   return outputs;
-}
-
-Outputs FuseForward(const Node& node, RewriteContext& context) {
-  if (IsNorm(node)) return FuseNorm(node, context);
-  if (!node.Is(op::Add) && !node.Is(op::Relu)) return std::nullopt;
-  for (const Value& input : node.inputs()) {
-    const Value mapped = context.Mapped(input);
-    if (mapped.index() != training::kY || !IsNorm(*mapped.node()) || context.UseCount(input) != 1) continue;
-    // What the old input already had was not merged in this pass.
-    const Node& old = *input.node();
-    const bool merged = node.Is(op::Add) ? IsNorm(old) && !HasResidual(old) && HasResidual(*mapped.node())
-                                         : HasRelu(*mapped.node()) && !(IsNorm(old) && HasRelu(old));
-    if (merged) return std::vector<Value>{mapped};
-  }
-  return std::nullopt;
 }
 
 // All outputs of a FusedBatchNormGrad that was added.
@@ -106,7 +73,7 @@ Outputs FuseGradient(const Node& node, RewriteContext& context) {
   const Value y = relu_grad.node()->input(1);
   const Node& norm = *y.node();
   if (!norm.Is(op::FusedBatchNorm) || !HasRelu(norm) || HasResidual(norm) || y != norm.output(training::kY) ||
-      node.input(backward::kMean) != norm.output(training::kMean)) {
+      node.input(backward::kMean) != norm.output(training::kMean) || !ReadsTheSameAt(norm, node)) {
     return std::nullopt;
   }
   std::vector<Value> inputs = {context.Mapped(relu_grad.node()->input(0))};
@@ -117,30 +84,21 @@ Outputs FuseGradient(const Node& node, RewriteContext& context) {
 }
 
 // Add(addend, dx of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x.
-// The gradient looks ahead as the normalization does.
 Outputs FuseSum(const Node& node, RewriteContext& context) {
-  if (node.Is(op::FusedBatchNormGrad)) {
-    const Value dx = node.output(backward::kDx);
-    const Node* const reader = SoleReader(dx, context);
-    if (reader == nullptr || !reader->Is(op::Add)) return std::nullopt;
-    const Value addend = reader->input(reader->input(0) == dx ? 1 : 0);
-    if (addend.type() != dx.type() || addend.node()->id() > node.id()) return std::nullopt;
-    std::vector<Value> inputs;
-    for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
-    inputs.push_back(context.Mapped(addend));
-    Node* const result = context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name());
-    return GradientsOf(result);
+  if (!node.Is(op::FusedBatchNormGrad)) return std::nullopt;
+  const Value dx = node.output(backward::kDx);
+  const Node* const reader = context.OnlyReader(dx);
+  if (reader == nullptr || !reader->Is(op::Add)) return std::nullopt;
+  const Value addend = reader->input(reader->input(0) == dx ? 1 : 0);
+  if (addend.type() != dx.type() || addend.node()->id() > node.id() || !MayMoveBefore(*reader, node)) {
+    return std::nullopt;
   }
-  if (!node.Is(op::Add)) return std::nullopt;
-  for (const Value& input : node.inputs()) {
-    const Node& old = *input.node();
-    const Value mapped = context.Mapped(input);
-    if (old.Is(op::FusedBatchNormGrad) && input.index() == backward::kDx &&
-        mapped.node()->num_inputs() > old.num_inputs()) {
-      return std::vector<Value>{mapped};
-    }
-  }
-  return std::nullopt;
+  std::vector<Value> inputs;
+  for (const Value& v : node.inputs()) inputs.push_back(context.Mapped(v));
+  inputs.push_back(context.Mapped(addend));
+  Node* const result = context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name());
+  context.Map(reader->output(0), OutputOf(result, backward::kDx));
+  return GradientsOf(result);
 }
 
 // The gradient of filters reads the images that the forward pass convolved. Where a normalization made them, they are
@@ -152,12 +110,14 @@ Outputs NormalizeAgain(const Node& node, RewriteContext& context) {
   if (!context.DeviceHasKernel(op::FusedBatchNormAgain, y.dtype())) return std::nullopt;
   const Node& norm = *y.node();
   if (!norm.Is(op::FusedBatchNorm) || y.index() != training::kY || HasResidual(norm)) return std::nullopt;
-  const std::vector<const Node*> readers = Readers(y, context);
-  const auto is_gradient = [&](const Node* reader) { return reader->Is(node.op().name); };
+  const std::vector<const Node*>& readers = context.Readers(y);
+  const auto is_gradient = [&](const Node* reader) {
+    return reader->Is(node.op().name) && reader->input(conv2d_backprop_filter::kImages) == y;
+  };
   const auto first = std::find_if(readers.begin(), readers.end(), is_gradient);
   // What others read then or the caller fetches is kept anyway.
   const bool kept = context.UseCount(y) > static_cast<int>(readers.size());
-  if (kept || !std::all_of(first, readers.end(), is_gradient)) return std::nullopt;
+  if (kept || !std::all_of(first, readers.end(), is_gradient) || !ReadsTheSameAt(norm, **first)) return std::nullopt;
   Value again;
   if (*first == &node) {
     const Value inputs[] = {norm.input(training::kX), norm.input(training::kGamma), norm.input(training::kBeta),

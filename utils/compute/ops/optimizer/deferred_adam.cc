@@ -142,7 +142,7 @@ std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamPar
   std::vector<Value> ids(tables.size());
   if (tables.empty() || !tables[0].table) return ids;
   Graph& graph = *tables[0].table.graph();
-  if (graph.replica_context().num_replicas > 1 || graph.replica_context().needs_whole_updates) {
+  if (graph.step_context().num_replicas > 1 || graph.step_context().needs_whole_updates) {
     for (size_t i = 0; i < ids.size(); ++i) ids[i] = tables[i].ids;
     return ids;
   }

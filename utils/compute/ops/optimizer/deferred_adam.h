@@ -43,7 +43,7 @@ struct TableRows {
 // must be those of Adam, which must occur once in a graph. It has no gradient. Running fails with InvalidArgument if an
 // id is outside its table. GPUs take up to 16 tables.
 //
-// With several replicas, or several micro-batches in a step (Graph::replica_context), gradients are dense sums and no
+// With several replicas, or several micro-batches in a step (Graph::step_context), gradients are dense sums and no
 // step can be deferred: the ids are then returned as they are. Otherwise steps are deferred on every device and for any
 // number of ids, also where a batch reads so many of the rows that dense Adam would take less time. PJRT devices alone
 // move all rows in every step, with the same effect.
@@ -53,7 +53,7 @@ std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamPar
 bool AreCaughtUp(Value ids);
 
 // Returns the variables with gradients, IndexedSlices of any ids, whose rows a CatchUpRows brings up to date, for
-// graphs with any ReplicaContext.
+// graphs with any StepContext.
 std::vector<VariableGradient> CaughtUp(absl::Span<const VariableGradient> variables, const AdamParams& params);
 
 // Makes deferred steps of variables with gradients of caught-up rows; `powers` are beta1^t and beta2^t.

@@ -187,7 +187,7 @@ TEST_CASE("Deferred Adam clips the sums of the gradients of rows, as dense Adam 
 
 TEST_CASE("Steps of several replicas, or whose updates must be whole, are not deferred") {
   Graph graph;
-  graph.set_replica_context(GENERATE(ReplicaContext{.num_replicas = 2}, ReplicaContext{.needs_whole_updates = true}));
+  graph.set_step_context(GENERATE(StepContext{.num_replicas = 2}, StepContext{.needs_whole_updates = true}));
   const Value table = graph.Variable({"table", {DType::kFloat32, {50, 21}}, Initializer::Normal(1)});
   const Value ids = graph.Input("ids", {DType::kInt32, {kFewIds}});
   CHECK(CatchUpRows({{table, ids}}, {}) == std::vector<Value>{ids});

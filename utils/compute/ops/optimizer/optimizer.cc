@@ -1,6 +1,7 @@
 #include "utils/compute/ops/optimizer/optimizer.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
@@ -177,6 +178,12 @@ Node* ScalePowers(Value beta1_power, Value beta2_power, const AdamParams& params
 }
 
 }  // namespace
+
+absl::Status NoGradientsError(absl::Span<const Value> variables) {
+  const auto quoted = [](std::string* text, const Value& v) { absl::StrAppend(text, "'", v.node()->name(), "'"); };
+  return absl::InvalidArgumentError(
+      absl::StrCat("No gradients provided for any variable: [", absl::StrJoin(variables, ", ", quoted), "]."));
+}
 
 std::vector<Node*> GradientDescent(const UpdateInputs& inputs, absl::Span<const VariableGradient> variables) {
   if (!Check(inputs, variables)) return {};

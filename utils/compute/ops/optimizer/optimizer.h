@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "utils/compute/graph/graph.h"
 
@@ -98,6 +99,9 @@ struct UpdateInputs {
   // the others (deferred_adam.h).
   bool defers_rows = false;
 };
+
+// Returns InvalidArgument, as TensorFlow's optimizers do, for `variables` of which none has a gradient.
+absl::Status NoGradientsError(absl::Span<const Value> variables);
 
 struct MomentumParams {
   double momentum = 0.9;

@@ -41,12 +41,6 @@ const bool registered_op = RegisterOp({
     .tolerance = {1e-5, 2e-2},
 });
 
-// The only node that reads a value, which no run fetches; nullptr if there is none.
-const Node* OnlyReader(Value v, RewriteContext& context) {
-  const std::vector<const Node*>& readers = context.Readers(v);
-  return readers.size() == 1 && context.UseCount(v) == 1 ? readers[0] : nullptr;
-}
-
 // The reduction of all elements to a float32 scalar.
 bool ReducesAll(const Node* node, OpName op) {
   return node != nullptr && node->Is(op) && node->output_types()[0] == TensorType{DType::kFloat32, {}};
@@ -73,8 +67,8 @@ const Node* CountOfCorrect(Value logits, Value labels, int behind, RewriteContex
     if (!equal->Is(op::Equal)) continue;
     const Value found = BehindCast(equal->input(equal->input(0) == labels ? 1 : 0));
     if (!found.node()->Is(op::ArgMax) || found.node()->input(0) != logits) continue;
-    const Node* const cast = OnlyReader(equal->output(0), context);
-    const Node* const sum = cast != nullptr && cast->Is(op::Cast) ? OnlyReader(cast->output(0), context) : nullptr;
+    const Node* const cast = context.OnlyReader(equal->output(0));
+    const Node* const sum = cast != nullptr && cast->Is(op::Cast) ? context.OnlyReader(cast->output(0)) : nullptr;
     if (ReducesAll(sum, op::Sum) && sum->id() > behind) return sum;
   }
   return nullptr;
@@ -90,8 +84,8 @@ std::optional<Pattern> PatternOf(const Node& node, RewriteContext& context) {
     return std::nullopt;
   }
   Pattern found{.losses = &node};
-  found.mean = OnlyReader(node.output(forward::kLosses), context);
-  found.gradient = OnlyReader(node.output(forward::kLogSums), context);
+  found.mean = context.OnlyReader(node.output(forward::kLosses));
+  found.gradient = context.OnlyReader(node.output(forward::kLogSums));
   if (!ReducesAll(found.mean, op::Mean) || found.gradient == nullptr ||
       !found.gradient->Is(op::SparseSoftmaxCrossEntropyGrad) || found.gradient->input(backward::kLogits) != logits ||
       found.gradient->input(backward::kLabels) != labels ||
@@ -104,7 +98,7 @@ std::optional<Pattern> PatternOf(const Node& node, RewriteContext& context) {
   found.logits = logits;
   found.logits_gradient = found.gradient->output(0);
   const Value narrow = BehindCast(logits);
-  const Node* const cast = OnlyReader(found.logits_gradient, context);
+  const Node* const cast = context.OnlyReader(found.logits_gradient);
   if (IsStorageType(narrow.dtype()) && logits.dtype() == DType::kFloat32 && cast != nullptr && cast->Is(op::Cast) &&
       cast->output_types()[0].dtype == narrow.dtype()) {
     found.logits = narrow;
