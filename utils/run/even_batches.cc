@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "utils/compute/pjrt/pjrt_kind.h"
 #include "utils/data/batch.h"
 #include "utils/run/estimator_config.h"
 
@@ -29,15 +28,14 @@ absl::Status Uneven(const Config& config, const train::EpochSize& epoch, int64_t
 
 }  // namespace
 
-absl::Status CheckEvenBatches(const Config& config, const Devices& devices, const Input& input,
-                              const train::Schedule& schedule, const train::Estimator& estimator) {
-  if (devices.kind != compute::kPjrtKind || devices.num_replicas == 1) return absl::OkStatus();
-  // Then each device computes its micro-batches by itself.
-  if (config.train.grad_accum_steps > 1 && !estimator.model().synchronizes) return absl::OkStatus();
+absl::Status CheckEvenBatches(const Config& config, const Input& input, const train::Schedule& schedule,
+                              const train::Estimator& estimator) {
+  if (!estimator.needs_even_batches()) return absl::OkStatus();
   const train::EpochSize epoch = EpochOf(config, input);
   const bool is_fixed = !epoch.carries_over && !epoch.steps;
   if (!is_fixed || schedule.steps) return absl::OkStatus();
 
+  const int num_replicas = estimator.strategy().num_replicas_in_sync();
   const int64_t total_steps = train::TotalSteps(schedule, estimator.state(), epoch);
   const int64_t between = epoch.across_epochs ? schedule.epochs_between_evals : 1;
   data::Position begin = estimator.state().position;
@@ -48,7 +46,7 @@ absl::Status CheckEvenBatches(const Config& config, const Devices& devices, cons
     const int64_t steps = (examples + epoch.batch_size - 1) / epoch.batch_size;
     step += steps;
     if (step > total_steps) break;  // --max_train_steps ends the training before
-    if (examples % devices.num_replicas != 0) return Uneven(config, epoch, examples, devices.num_replicas);
+    if (examples % num_replicas != 0) return Uneven(config, epoch, examples, num_replicas);
     if (examples == between * epoch.num_examples) {  // so are all rounds of as many epochs
       const int64_t rounds = (schedule.train_epochs - end) / between;
       step += rounds * steps;

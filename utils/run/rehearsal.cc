@@ -242,7 +242,7 @@ class Trial {
     Tell("variables", estimator_->origin());
     if (config_.base.eval_only) return absl::OkStatus();
     if (config_.rehearsal == Rehearsal::kDryRun) {
-      RETURN_IF_ERROR(CheckEvenBatches(config_, devices, input_, ScheduleOf(config_, options), *estimator_));
+      RETURN_IF_ERROR(CheckEvenBatches(config_, input_, ScheduleOf(config_, options), *estimator_));
     }
     return estimator_->CheckBatchFits(BatchesOf(config_, input_));
   }

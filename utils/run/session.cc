@@ -194,7 +194,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   RETURN_IF_ERROR(OpenBestEvaluations());
   passed_stop_threshold_ = HasPassedStopThreshold(config_, estimator_->state());
   if (HasNextRound()) {
-    RETURN_IF_ERROR(CheckEvenBatches(config_, devices_, input_, schedule_, *estimator_));
+    RETURN_IF_ERROR(CheckEvenBatches(config_, input_, schedule_, *estimator_));
     RETURN_IF_ERROR(BeginTraining());
   } else {
     LogNothingToDo(config_, schedule_, why_stop_, *estimator_);

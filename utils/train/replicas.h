@@ -68,6 +68,10 @@ class Replicas {
   int micro_batches() const { return micro_batches_; }
   // True if the update of a training step is a program of its own.
   bool updates_apart() const { return micro_batches_ > 1 || strategy_.servers() != nullptr; }
+  // True if the shares of a training batch must all have as many examples.
+  bool needs_even_batches() const {
+    return MustBeAlike(Mode::kTrain, updates_apart() ? StepPart::kMicroBatch : StepPart::kWhole);
+  }
   // Returns the rows of a batch that the programs of a mode read.
   data::HeldRows held_rows(Mode mode) const {
     return {.replicas = strategy_.local_replicas(),
