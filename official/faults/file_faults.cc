@@ -243,9 +243,14 @@ int clock_gettime(clockid_t clock, timespec* time) noexcept {
   static std::atomic<int> count = 0;
   const int result = Real<int(clockid_t, timespec*)>("clock_gettime")(clock, time);
   const std::string& file = settings().clock_set;
-  const bool is_wrong =
-      file.empty() ? ++count % 2 == 0 : Real<int(const char*, int)>("access")(file.c_str(), F_OK) == 0;
-  if (clock == CLOCK_REALTIME && is_wrong) time->tv_sec += settings().clock_error;
+  bool is_wrong = file.empty() && ++count % 2 == 0;
+  if (clock != CLOCK_REALTIME) return result;
+  if (!file.empty()) {
+    const int error = errno;
+    is_wrong = Real<int(const char*, int)>("access")(file.c_str(), F_OK) == 0;
+    errno = error;
+  }
+  if (is_wrong) time->tv_sec += settings().clock_error;
   return result;
 }
 

@@ -157,7 +157,7 @@ class PjrtTest(ProgramTestCase):
     def test_batches_that_cannot_be_divided_are_refused_before_the_first_step(self) -> None:
         five = (*TPU, "--num_cpu_devices=5", "--batch_size=10")
         # The last batch of an epoch of 24 examples.
-        words = ("--batch_size=10", "the last batch of them, of 4, is no multiple of the 5 devices", "--num_replicas=1")
+        words = ("multiples of 5", "with --batch_size=10 the last batch of them has 4; --num_replicas=1 would work")
         self.refuse(2, words, *five)
         self.assertEqual(list(self.folder.glob("refused/**/model.ckpt-*")), [])
         done = self.run_mnist(self.folder / "refused", *five, "--dry_run")

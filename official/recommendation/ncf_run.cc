@@ -183,8 +183,9 @@ std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& co
           {"opt_adam_epsilon", kAdam.epsilon}};
 }
 
-// Shows what is recommended to some users, if one replica, which predicts, evaluates, and if the items are no more than
-// an evaluation may score at a time. The evaluation is over: a prediction that fails is only told.
+// Shows what is recommended to some users, if one replica, which predicts, evaluates, and if the items are at most
+// --eval_batch_size or, without it, as many as the largest data set of MovieLens has by far. The evaluation is over: a
+// prediction that fails is only told.
 absl::Status ShowSamples(const NcfConfig& config, const NcfData& data, train::Estimator& estimator) {
   const bool is_alone = estimator.strategy().num_replicas_in_sync() == 1 && !estimator.strategy().has_other_workers();
   const bool fits = data.loaded.ratings.num_items() <= config.eval_batch_size.value_or(kFusedEvalBatchSize);

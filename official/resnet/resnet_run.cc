@@ -169,8 +169,9 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std:
   }
   if (model_dir.empty()) return FindClasses(config.model.dataset, config.label_file, {config.base.data_dir});
   ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
-  ASSIGN_OR_RETURN(NamedClasses classes,
-                   FindClasses(config.model.dataset, config.label_file, {config.base.data_dir, model_dir}));
+  std::vector<std::string> directories = {config.base.data_dir};
+  if (is_trained) directories.push_back(model_dir);
+  ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(config.model.dataset, config.label_file, directories));
   if (!is_trained) return classes;
   ASSIGN_OR_RETURN(const ClassNames trained, FindClassNames(model_dir));
   if (trained.empty()) return classes;
@@ -186,11 +187,13 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std:
 // Leaves the names in --model_dir for --predict, which needs no data, before the first checkpoint: those of a run that
 // ended without one are replaced.
 absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names) {
-  if (config.base.eval_only || names.empty() || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
+  if (config.base.eval_only || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
   const std::string& model_dir = config.train.model_dir;
+  const std::string file = files::JoinPath(model_dir, kClassNamesFile);
   ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
-  if (is_trained && files::Exists(files::JoinPath(model_dir, kClassNamesFile))) return absl::OkStatus();
-  return WriteClassNames(model_dir, names);
+  if (!files::Exists(file)) return names.empty() ? absl::OkStatus() : WriteClassNames(model_dir, names);
+  if (is_trained) return absl::OkStatus();
+  return names.empty() ? files::RemoveFile(file) : WriteClassNames(model_dir, names);
 }
 
 // Nothing with synthetic data.

@@ -1,4 +1,4 @@
-// Whether the batches of a training can be divided among devices that need equal shares.
+// CheckEvenBatches: refuses a training whose batches cannot be divided among devices that need equal shares.
 #pragma once
 
 #include "absl/status/status.h"

@@ -239,15 +239,15 @@ absl::Status Session::OpenBestEvaluations() {
 absl::Status Session::DecideByEvaluations(const train::EvalResults* results) {
   const auto decide = [&]() -> absl::StatusOr<std::string> {
     if (!is_chief()) return "";
-    if (!best_evaluations_) {  // here, so that the others are told of an error
+    if (!best_evaluations_) {  // here, so that with --early_stop the others are told of an error
       ASSIGN_OR_RETURN(best_evaluations_,
                        BestEvaluations::Open(config_.base, config_.train.model_dir, estimator_->state()));
     }
     if (results != nullptr) RETURN_IF_ERROR(best_evaluations_->Add(estimator_->global_step(), *results));
     return best_evaluations_->WhyStop().value_or("");
   };
-  // Workers that train in step stop together; several that do not have no --early_stop. Of --keep_best, which not all
-  // of them need have, the others learn nothing.
+  // Workers that train in step stop together; several that do not have no --early_stop. --keep_best changes nothing on
+  // the others, which may lack the flag.
   if (cluster_.num_servers > 0 || !config_.base.early_stop) return decide().status();
   ASSIGN_OR_RETURN(why_stop_, host_server_ ? decide() : estimator_->strategy().FromChief(decide()));
   if (results != nullptr && !why_stop_.empty()) {

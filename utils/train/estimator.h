@@ -58,8 +58,8 @@ class Estimator {
   const distribute::Strategy& strategy() const { return model_->strategy(); }
   // The rows of each batch that this process computes in a mode: its input functions need not read the others.
   data::HeldRows held_rows(Mode mode) const { return model_->replicas().held_rows(mode); }
-  // True if a training batch must be a multiple of the number of replicas.
-  bool needs_even_batches() const { return model_->replicas().needs_even_batches(); }
+  // Returns what a training batch must be a multiple of; 1 if any will do. See Replicas.
+  int64_t batch_multiple() const { return model_->replicas().batch_multiple(); }
 
   // Returns InvalidArgument, with the largest batch that would fit, if the training needs more memory than the host
   // has. Allocates nothing of that size. See train::CheckBatchFits.

@@ -79,7 +79,7 @@ class RecentLosses {
     for (size_t r = 0; r < program.replicas.size(); ++r) {
       const ReplicatedProgram::Replica& replica = program.replicas[r];
       Loss::Part& part = loss.parts[r];
-      part.weight = replica.share.weight == 0 ? 0 : program.Weight(replica);
+      part.weight = program.Weight(replica);
       if (part.weight == 0) continue;
       if (part.value == nullptr) {
         ASSIGN_OR_RETURN(part.value, model_.strategy().device(static_cast<int>(r)).MakeHostBuffer(sizeof(float)));

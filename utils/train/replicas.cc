@@ -57,7 +57,8 @@ absl::Status CheckAlike(const std::vector<BatchShare>& shares) {
     return absl::InvalidArgumentError(
         absl::StrCat("the devices would compute different programs: of a batch replica 0 has ", TypesOf(shares[0]),
                      " and replica ", r, " has ", TypesOf(shares[r]),
-                     "; with several devices of a PJRT plugin every batch must be a multiple of their number"));
+                     "; with several devices of a PJRT plugin every batch must be a multiple of their number, and with "
+                     "--grad_accum_steps of all their micro-batches"));
   }
   return absl::OkStatus();
 }
@@ -73,6 +74,7 @@ bool IsLocal(const compute::VariableSpec& spec) { return absl::StartsWith(spec.n
 }  // namespace
 
 float ReplicatedProgram::Weight(const Replica& replica) const {
+  if (replica.share.weight == 0) return 0;
   const auto own = static_cast<float>(replica.share.weight), all = static_cast<float>(weight);
   const float each = 1 / all, nearest = own / all;
   for (const float part : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, 2.0f)}) {
@@ -254,7 +256,7 @@ void Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch, i
   division.others.clear();
   division.key.assign({static_cast<int64_t>(mode), static_cast<int64_t>(part)});
   division.weight = 0;
-  division.has_stand_ins = false;
+  division.has_placeholders = false;
   const bool alike = MustBeAlike(mode, part);
   for (int r = 0; r < num_replicas; ++r) {
     // An update has no examples, but is made like a program that has one; what it fetches is the same everywhere.
@@ -262,11 +264,11 @@ void Replicas::DivideBatch(Mode mode, StepPart part, const data::Batch& batch, i
                                         ? compute::Share{0, 1}
                                         : compute::ShareOf(batch.num_examples, micro_batch * num_replicas + r, parts);
     // A replica that has no examples of a batch of few computes one of another without weight.
-    const bool is_stand_in = alike && examples.size() == 0;
+    const bool is_placeholder = alike && examples.size() == 0;
     BatchShare share =
-        share_(mode, batch, is_stand_in ? compute::Share{0, 1} : examples, /*parts_alike=*/alike ? parts : 0);
-    if (is_stand_in) share.weight = 0;
-    division.has_stand_ins = division.has_stand_ins || is_stand_in;
+        share_(mode, batch, is_placeholder ? compute::Share{0, 1} : examples, /*parts_alike=*/alike ? parts : 0);
+    if (is_placeholder) share.weight = 0;
+    division.has_placeholders = division.has_placeholders || is_placeholder;
     if (part == StepPart::kUpdate) share.weight = 1;
     division.weight += share.weight;
     // That of the shares of all: workers have the same keys, and ask for their programs at the same steps.
@@ -294,9 +296,11 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
     found = programs_.emplace(division.key, std::move(program)).first;
   }
   ReplicatedProgram& program = found->second;
-  if (division.has_stand_ins && !program.model().metrics.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("a batch has fewer examples, ", batch.num_examples,
-                                                   ", than there are devices, and ", model_.name,
+  if (division.has_placeholders && !program.model().metrics.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("a batch of ", batch.num_examples,
+                                                   " examples leaves a device without "
+                                                   "any, and ",
+                                                   model_.name,
                                                    " counts metrics of each device; train on fewer devices"));
   }
   program.last_asked = ++asked_;

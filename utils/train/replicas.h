@@ -68,10 +68,14 @@ class Replicas {
   int micro_batches() const { return micro_batches_; }
   // True if the update of a training step is a program of its own.
   bool updates_apart() const { return micro_batches_ > 1 || strategy_.servers() != nullptr; }
-  // True if the shares of a training batch must all have as many examples.
-  bool needs_even_batches() const {
-    return MustBeAlike(Mode::kTrain, updates_apart() ? StepPart::kMicroBatch : StepPart::kWhole);
+  // Returns what a training batch must be a multiple of, so that all shares of it or of its micro-batches have as many
+  // examples; 1 if they need not.
+  int64_t batch_multiple() const {
+    const bool must = MustBeAlike(Mode::kTrain, updates_apart() ? StepPart::kMicroBatch : StepPart::kWhole);
+    return must && !model_.share ? int64_t{strategy_.num_replicas_in_sync()} * micro_batches_ : 1;
   }
+  // True if several replicas compute a step as one program, in which they sum.
+  bool sums_in_programs() const { return sums_in_programs_; }
   // Returns the rows of a batch that the programs of a mode read.
   data::HeldRows held_rows(Mode mode) const {
     return {.replicas = strategy_.local_replicas(),
@@ -136,7 +140,7 @@ class Replicas {
     std::vector<BatchShare> local, others;  // the shares of the local replicas, and of those that other workers hold
     Key key;                                // that of programs_
     int64_t weight = 0;                     // the sum of the weights of all shares
-    bool has_stand_ins = false;             // a share has an example of another, without weight
+    bool has_placeholders = false;          // a share without examples has one of another, of no weight
   };
 
   static Key KeyOf(Mode mode, StepPart part, const BatchShare& share);
@@ -170,7 +174,7 @@ class Replicas {
   const int micro_batches_;
   distribute::Strategy& strategy_;
   compute::AlgorithmChoices* const choices_;
-  const bool sums_in_programs_;  // of several replicas: DeviceKind::merge
+  const bool sums_in_programs_;  // DeviceKind::merge
   // Here and below, "by replica" counts the local ones.
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica
   std::vector<std::unique_ptr<compute::Arena>> arenas_;          // by replica

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace official::train {
@@ -109,6 +110,28 @@ int64_t TotalSteps(const Schedule& schedule, const RunState& state, const EpochS
   if (schedule.steps) return *max_steps;
   const int64_t total = state.global_step + StepsLeft(schedule, state.position, epoch);
   return std::min(total, max_steps.value_or(total));
+}
+
+std::vector<int64_t> ExamplesOfCalls(const Schedule& schedule, const RunState& state, const EpochSize& epoch) {
+  const int64_t most_steps = MaxSteps(schedule).value_or(std::numeric_limits<int64_t>::max());
+  const int64_t between = epoch.across_epochs ? schedule.epochs_between_evals : 1;
+  std::vector<int64_t> all;
+  int64_t step = state.global_step;
+  for (data::Position begin = state.position; begin.epoch < schedule.train_epochs;) {
+    int64_t end = epoch.across_epochs ? EndEpoch(schedule, begin.epoch) : begin.epoch + 1;
+    const int64_t examples = (end - begin.epoch) * epoch.num_examples - begin.index;
+    const int64_t steps = DivideUp(examples, epoch.batch_size);
+    step += steps;
+    if (step > most_steps) break;
+    if (std::find(all.begin(), all.end(), examples) == all.end()) all.push_back(examples);
+    if (examples == between * epoch.num_examples) {  // so are all that follow, but for a last one of fewer epochs
+      const int64_t more = std::min((schedule.train_epochs - end) / between, (most_steps - step) / steps);
+      step += more * steps;
+      end += more * between;
+    }
+    begin = {end, 0};
+  }
+  return all;
 }
 
 int64_t EvaluationsLeft(const Schedule& schedule, const RunState& state, const EpochSize& epoch) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "utils/train/config.h"
 #include "utils/train/run_state.h"
@@ -62,6 +63,11 @@ struct EpochSize {
 
 // Returns the step at which all training will end.
 int64_t TotalSteps(const Schedule& schedule, const RunState& state, const EpochSize& epoch);
+
+// Returns how many examples the train calls from now on have, or where batches end with an epoch the epochs: each
+// number once, in order. Of a call that max_train_steps ends before its last batch it is left out. Not for epochs that
+// carry over or whose steps are set.
+std::vector<int64_t> ExamplesOfCalls(const Schedule& schedule, const RunState& state, const EpochSize& epoch);
 
 // Returns the number of evaluations from now to the end of all training.
 int64_t EvaluationsLeft(const Schedule& schedule, const RunState& state, const EpochSize& epoch);

@@ -204,6 +204,37 @@ TEST_CASE("The evaluations that are left of epochs whose steps are another numbe
   }
 }
 
+TEST_CASE("The examples of the train calls") {
+  const EpochSize apart = {.num_examples = 40, .batch_size = 16};
+  const EpochSize across = {.num_examples = 40, .batch_size = 16, .across_epochs = true};
+  struct Case {
+    Schedule schedule;
+    RunState state;
+    EpochSize epoch;
+    std::vector<int64_t> examples;
+  };
+  for (const Case& c :
+       std::vector<Case>{{{.train_epochs = 3}, {}, apart, {40}},
+                         {{.train_epochs = 3, .epochs_between_evals = 2}, {}, apart, {40}},
+                         {{.train_epochs = 3}, {.global_step = 1, .position = {0, 16}}, apart, {24, 40}},
+                         {{.train_epochs = 3}, {.global_step = 9, .position = {3, 0}}, apart, {}},
+                         {{.train_epochs = 3, .max_train_steps = 2}, {}, apart, {}},
+                         {{.train_epochs = 3, .max_train_steps = 3}, {}, apart, {40}},
+                         {{.train_epochs = 7, .epochs_between_evals = 3}, {}, across, {120, 40}},
+                         {{.train_epochs = 6, .epochs_between_evals = 3}, {}, across, {120}},
+                         {{.train_epochs = 7, .epochs_between_evals = 3},
+                          {.global_step = 3, .position = {1, 8}},
+                          across,
+                          {72, 120, 40}},
+                         // Of 8, 8 and 3 steps.
+                         {{.train_epochs = 7, .epochs_between_evals = 3, .max_train_steps = 18}, {}, across, {120}},
+                         {{.train_epochs = 7, .epochs_between_evals = 3, .max_train_steps = 19}, {}, across, {120, 40}},
+                         {{.train_epochs = (int64_t{1} << 31) - 1, .epochs_between_evals = 2}, {}, across, {80, 40}}}) {
+    INFO("from epoch " << c.state.position.epoch << " of " << c.schedule.train_epochs);
+    CHECK(ExamplesOfCalls(c.schedule, c.state, c.epoch) == c.examples);
+  }
+}
+
 TEST_CASE("The last epoch trained") {
   CHECK(LastEpoch({}) == 0);
   CHECK(LastEpoch({.position = {0, 30}}) == 1);

@@ -134,9 +134,8 @@ absl::Status StepRunner::Explain(const absl::Status& error) {
   global_step = *std::min_element(good_steps.begin(), good_steps.end());
   const StepFeeds& step = FeedsOf(global_step + 1);
   absl::Status found;
-  // Devices that compute a merged graph together do not compute it again by themselves.
-  const compute::DeviceKind* const kind = compute::FindDeviceKind(strategy.device(0).kind());
-  const bool only_together = strategy.num_replicas_in_sync() > 1 && kind != nullptr && kind->merge != nullptr;
+  // Devices that compute a step together do not compute it again by themselves.
+  const bool only_together = model_.replicas().sums_in_programs();
   if (step.number == global_step + 1 && !only_together) found = RunAgain(step, good_steps);
   if (!absl::IsOutOfRange(found)) found = error;
   return absl::InternalError(absl::StrCat("step ", global_step + 1, ": ", found.message(),

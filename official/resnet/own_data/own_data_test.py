@@ -202,6 +202,16 @@ class OwnDataTest(ProgramTestCase):
         labels.write_text("background\nWall clock\ncup\npen\n")  # of a run that was killed before its first checkpoint
         self.assert_succeeded(self.resnet(*flags))
         self.assertEqual(labels.read_text().splitlines(), NAMES)
+        # Neither do they name the classes of data without names.
+        unnamed = self.damaged_copy("without names", [])
+        (unnamed / "labels.txt").unlink()
+        without = self.folder / "never trained, without names"
+        without.mkdir()
+        (without / "labels.txt").write_text("background\nWall clock\n")
+        self.assert_succeeded(
+            self.resnet(f"--data_dir={unnamed}", f"--model_dir={without}", "--train_epochs=1", "--max_train_steps=1")
+        )
+        self.assertFalse((without / "labels.txt").exists())
 
     def test_number_of_classes(self) -> None:
         """What the records have and what the flag says must agree."""

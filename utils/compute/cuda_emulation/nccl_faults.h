@@ -1,4 +1,4 @@
-// Faults of what stands in for NCCL, for tests.
+// Faults of the emulated NCCL, for tests.
 #pragma once
 
 #include <nccl.h>
