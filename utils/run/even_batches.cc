@@ -37,7 +37,7 @@ absl::Status CheckEvenBatches(const Config& config, const Input& input, const tr
     absl::StrAppend(&advice, ", or --epochs_between_evals=", multiple / std::gcd(epoch.num_examples, multiple),
                     " with a multiple of it as --train_epochs");
   }
-  if (multiple != estimator.strategy().num_replicas_in_sync()) advice = "train without --grad_accum_steps";
+  if (multiple != estimator.strategy().num_replicas_in_sync()) advice = "train without gradient accumulation";
   return absl::InvalidArgumentError(absl::StrCat(
       devices, ": ", uneven, " examples are left ", epoch.across_epochs ? "until an evaluation" : "of an epoch",
       ", and with --batch_size=", epoch.batch_size, " the last batch of them has ", (uneven - 1) % epoch.batch_size + 1,

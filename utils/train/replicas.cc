@@ -58,7 +58,7 @@ absl::Status CheckAlike(const std::vector<BatchShare>& shares) {
         absl::StrCat("the devices would compute different programs: of a batch replica 0 has ", TypesOf(shares[0]),
                      " and replica ", r, " has ", TypesOf(shares[r]),
                      "; with several devices of a PJRT plugin every batch must be a multiple of their number, and with "
-                     "--grad_accum_steps of all their micro-batches"));
+                     "gradient accumulation of that of their micro-batches"));
   }
   return absl::OkStatus();
 }
