@@ -85,7 +85,7 @@ OFFICIAL_FLAG(
     ClusterConfig, listen_on_all_interfaces,
     "Listen at the port of this process on all interfaces of the machine, as TensorFlow's servers do, instead of at "
     "its address alone: for an address by which the others reach it, but which none of its interfaces has, such as "
-    "that of a published port of a container or one behind NAT.",
+    "that of a published port of a container or of a router (NAT).",
     .per_worker = true, .local = true);
 
 OFFICIAL_FLAG(
