@@ -158,10 +158,11 @@ class PjrtTest(ProgramTestCase):
         five = (*TPU, "--num_cpu_devices=5", "--batch_size=10")
         # The last batch of an epoch of 24 examples.
         words = ("multiples of 5", "with --batch_size=10 the last batch of them has 4; --num_replicas=1 would work")
-        self.refuse(2, words, *five)
-        self.assertEqual(list(self.folder.glob("refused/**/model.ckpt-*")), [])
-        done = self.run_mnist(self.folder / "refused", *five, "--dry_run")
-        self.assertEqual(done.returncode, 2)
+        model_dir = self.folder / "uneven"
+        self.assert_refused(self.run_mnist(model_dir, *five), 2, *words)
+        self.assertEqual(list(model_dir.glob("model.ckpt-*")), [])
+        done = self.run_mnist(model_dir, *five, "--dry_run")
+        self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(words[1], done.stderr)
         # Training ends before that batch.
         self.results_of(self.folder / "two_steps", *five, "--max_train_steps=2")
