@@ -33,7 +33,7 @@ struct Input {
   bool evaluates_fingerprint = false;  // true: the data of `eval` are a part of those that it is of
   // The fingerprint of what evaluations read and `fingerprint` does not have, which workers compare; empty: nothing.
   std::string eval_fingerprint = "";
-  // What the data say of the size of the network, such as "1001 classes", which workers compare; empty: nothing.
+  // The size of the network by the data, such as "1001 classes", which workers compare; empty: they say nothing of it.
   std::string network_size = "";
   // Further facts that are kept in the checkpoint and compared when a run resumes or evaluates.
   std::vector<train::RunFact> facts = {};

@@ -47,7 +47,7 @@ struct TrainingMemory {
   int64_t parameter_bytes = 0;  // of one copy
   // The optimizer's, moving averages, sums; of sums all that the replicas of this process have in host memory.
   int64_t other_variable_bytes = 0;
-  // What a training step computes, on one replica; nothing where only the device's own plan has it.
+  // The values that a training step computes on one replica; nothing where only the device's own plan has them.
   std::optional<int64_t> intermediate_bytes = {};
   int num_replicas = 1;  // of this process
   int64_t batch_bytes = 0;

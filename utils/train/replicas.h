@@ -22,11 +22,11 @@
 
 namespace official::train {
 
-// What one replica computes for shares of one kind, whatever the others have.
+// The model and programs of one replica for shares of one kind, whatever the others have.
 struct CompiledModel {
   std::shared_ptr<const BuiltModel> model = nullptr;
   std::shared_ptr<compute::Program> program = nullptr;  // null: no share in the batch, and nothing to do without one
-  // Of a micro-batch whose model has row_groups: what computes the row numbers.
+  // The program that computes the row numbers, for a micro-batch whose model has row_groups.
   std::shared_ptr<compute::Program> row_ids = nullptr;
 };
 

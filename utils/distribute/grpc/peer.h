@@ -29,7 +29,8 @@ absl::Status WaitUntilConnected(grpc::Channel& channel, const std::string& name,
 // Messages to one worker on one of the exchange's channels, in the order in which they are sent.
 class Sender {
  public:
-  // Of a frame so many bytes, and one message, wait at most: who sends much to many has not all of it in memory.
+  // The most bytes of frames that wait to be sent, but for one message more: a sender of much to many processes does
+  // not keep all of it in memory.
   static constexpr size_t kMostQueuedBytes = 64 << 20;
 
   // `hello` is the first message. `lost` is called, on a thread of gRPC, when the connection breaks.
