@@ -107,7 +107,8 @@ absl::StatusOr<std::string> FastestAlgorithm(const KernelSpec& spec) {
   constexpr Clock::duration kEnough = std::chrono::milliseconds(20), kEnoughIfClose = std::chrono::milliseconds(40);
   std::vector<Clock::duration> best(candidates.size(), Clock::duration::max());
   std::vector<Clock::duration> worst(candidates.size(), Clock::duration::zero());
-  const auto are_close = [&] { return best[1] > best[0] * 8 / 10 && best[1] < best[0]; };
+  // In this order: nothing is multiplied before both are timed.
+  const auto are_close = [&] { return best[1] < best[0] && best[1] > best[0] * 8 / 10; };
   // Each run of one was much faster than each of the other; Winograd's must be it by more (below).
   const auto are_far = [&] { return worst[1] < best[0] * 7 / 10 || worst[0] < best[1] * 8 / 10; };
   Clock::duration spent{};
