@@ -49,6 +49,11 @@ GPU's shared memory holds; broadcasts and moves of elements in more than 8 dimen
 Cast of NaN, or of a number that the integer type cannot hold, gives on CPUs and GPUs different integers; TensorFlow
 leaves open which.
 
+Relu keeps NaN, as in TensorFlow, except where oneDNN computes it within another op, on CPUs: in FusedConv2D and, with
+AVX-512, in FusedMatMul, unless a kernel of our own takes it, which is faster for up to 512 rows and large weights.
+There NaN becomes 0, so the instruction set and the size of the batch decide whether NaN gets through a dense layer with
+ReLU.
+
 Made from the registered ops and kernels and from what the op tests ran, by `bazel run
 //tools/op_table:update_op_table`.
 

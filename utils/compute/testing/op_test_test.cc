@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "utils/compute/graph/op_def.h"
 
@@ -47,6 +48,30 @@ TEST_CASE("A case runs on the kinds of device that have all the ops it needs") {
   test.needs = {kTestCopyOnCpu};
   testing::CheckForward(test);
   CHECK(num_others == 1);
+}
+
+testing::OpCase CopyOf(float x, double want) {
+  return {
+      .op = kTestCopyOnCpu,
+      .inputs = {Tensor::Scalar(x)},
+      .build = [](absl::Span<const Value> in) { return std::vector<Value>{Apply(kTestCopyOnCpu, {in[0]})}; },
+      .reference = [=](const std::vector<testing::Doubles>&) { return std::vector<testing::Doubles>{{want}}; },
+  };
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+TEST_CASE("Infinities of one sign are equal") {
+  testing::CheckForward(CopyOf(std::numeric_limits<float>::infinity(), kInfinity));
+  testing::CheckForward(CopyOf(-std::numeric_limits<float>::infinity(), -kInfinity));
+}
+
+TEST_CASE("No number is close to infinity", "[!shouldfail]") { testing::CheckForward(CopyOf(3, kInfinity)); }
+
+TEST_CASE("No number is close to minus infinity", "[!shouldfail]") { testing::CheckForward(CopyOf(3, -kInfinity)); }
+
+TEST_CASE("Infinity is not close to minus infinity", "[!shouldfail]") {
+  testing::CheckForward(CopyOf(std::numeric_limits<float>::infinity(), -kInfinity));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <catch2/catch.hpp>
 
+#include "absl/strings/match.h"
 #include "utils/compute/cpu/onednn.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/cpu/simd.h"
@@ -21,7 +22,8 @@ struct Case {
 };
 std::ostream& operator<<(std::ostream& os, const Case& s) {
   return os << Shape{s.n, s.h, s.w, s.c} << " * " << Shape{s.kh, s.kw, s.c, s.o} << ", stride "
-            << s.params.stride.height << " " << s.params.stride.width;
+            << s.params.stride.height << " " << s.params.stride.width << ", dilation " << s.params.dilation.height
+            << " " << s.params.dilation.width;
 }
 
 struct Axis {
@@ -195,6 +197,8 @@ TEST_CASE("Strides: SAME pads asymmetrically, explicit padding as given") {
   CheckAll({2, 7, 6, 16, 3, 3, 16, {.stride = {2, 1}}});
   for (const int64_t channels : {1, 3, 7, 16}) CheckAll({1, 9, 9, channels, 1, 1, 32, {.stride = {2, 2}}});
   for (const int64_t channels : {1, 3, 5}) CheckAll({2, 8, 8, channels, 1, 1, 16, {.stride = {1, 2}}});
+  CheckAll({3, 12, 34, 12, 1, 1, 20, {.stride = {4, 2}}});
+  CheckAll({4, 36, 58, 15, 1, 1, 7, {.stride = {1, 2}}});
   CheckAll({1, 9, 10, 3, 7, 7, 16, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {3, 3, 3, 3}}});
   CheckAll({1, 8, 8, 16, 3, 3, 17, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {1, 1, 1, 1}}});
   CheckAll({1, 8, 9, 4, 2, 2, 3, {.stride = {3, 3}, .padding = kValid}});  // pixels that no window reads
@@ -204,6 +208,27 @@ TEST_CASE("Strides: SAME pads asymmetrically, explicit padding as given") {
 TEST_CASE("Dilated windows") {
   CheckAll({1, 9, 9, 3, 3, 3, 4, {.dilation = {2, 2}}});
   CheckAll({1, 8, 9, 16, 3, 3, 16, {.dilation = {1, 2}, .padding = kValid}});
+  CheckAll({2, 15, 32, 24, 3, 3, 20, {.dilation = {2, 2}}});
+}
+
+TEST_CASE("Windows of one pixel with an odd number of filters") {
+  CheckAll({2, 5, 6, 16, 1, 1, 3});
+  CheckAll({1, 10, 12, 16, 1, 1, 17, {.stride = {2, 2}}});
+}
+
+TEST_CASE("Strides that are longer than the images or the windows") {
+  CheckAll({1, 12, 1, 15, 2, 2, 9, {.stride = {2, 3}}});
+  CheckAll({1, 7, 1, 3, 3, 3, 5, {.stride = {2, 2}}});
+  CheckAll({1, 12, 1, 1, 3, 2, 8, {.stride = {2, 2}}});
+  CheckAll({1, 26, 33, 32, 1, 3, 12, {.stride = {2, 2}}});
+  CheckAll({1, 35, 9, 33, 3, 1, 20, {.stride = {1, 5}}});
+  CheckAll({1, 12, 10, 16, 1, 1, 33, {.stride = {3, 3}, .padding = Padding::kExplicit, .border = {0, 1, 0, 0}}});
+  // The padding on the left moves the last window as far from the image's end.
+  const Conv2DParams moved = {
+      .stride = {1, 5}, .dilation = {1, 2}, .padding = Padding::kExplicit, .border = {0, 0, 4, 0}};
+  CheckAll({1, 2, 15, 12, 1, 3, 7, moved});
+  // The last window lies in the padding.
+  CheckAll({1, 6, 10, 8, 3, 3, 31, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {2, 3, 4, 0}}});
 }
 
 TEST_CASE("Gradients that the graph makes") {
@@ -381,6 +406,24 @@ TEST_CASE("Algorithms are chosen by timing, where there are two, and the choice 
   CHECK(choices.TakeNew().count == 0);
 }
 
+TEST_CASE("A choice counts for batches so large that the product of all sizes overflows") {
+  if (!HasAvx512()) return;
+  Graph graph;
+  const DType f = DType::kFloat32;
+  const Value images = graph.Input("images", {f, {int64_t{1} << 45, 8, 8, 16}});
+  const Value y = Conv2D(images, graph.Input("filters", {f, {3, 3, 16, 16}}));
+  const Node& node = *y.node();
+  AlgorithmChoices choices;
+  REQUIRE(choices
+              .Parse("Conv2D " + images.type().ToString() + " float32[3,3,16,16] " + node.attrs().ToString() +
+                     " on cpu\twinograd")
+              .ok());
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const KernelDef* const def = KernelRegistry::Global().Find(op::Conv2D, "cpu", f);
+  const std::vector<Layout> inputs(2, Layout::kRowMajor), outputs(1, Layout::kRowMajor);
+  CHECK(def->make(KernelSpec{node, *device, inputs, outputs, &choices})->algorithm == "Winograd F(4, 3), AVX-512");
+}
+
 TEST_CASE("A timed run says what each kernel computed, and by which algorithm") {
   if (!HasAvx512()) return;
   Graph graph;
@@ -407,43 +450,74 @@ TEST_CASE("A timed run says what each kernel computed, and by which algorithm") 
   CHECK(algorithm("winograd") == "Winograd F(4, 3), AVX-512");
 }
 
+// The algorithms of a convolution of bfloat16 and of its gradients.
+std::vector<std::string> Algorithms(const Case& s, AlgorithmChoices* choices = nullptr) {
+  const DType dtype = DType::kBFloat16;
+  Graph graph;
+  const Value images = graph.Input("images", {dtype, Images(s)});
+  const Value filters = graph.Input("filters", {dtype, Filters(s)});
+  const Value y = Conv2D(images, filters, s.params);
+  const Value dy = graph.Input("dy", y.type());
+  const std::vector<Value> ys = {y}, seeds = {dy}, xs = {images, filters};
+  std::vector<Value> fetches = Gradients(ys, seeds, xs);
+  fetches.push_back(y);
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  VariableStore variables(*device);
+  auto program =
+      Program::Compile(graph, {{images, filters, dy}, fetches, {}}, *device, variables, {.choices = choices});
+  REQUIRE(program.ok());
+  std::vector<Tensor> feeds;
+  for (const Value& v : {images, filters, dy}) feeds.push_back(testing::RandomTensor(v.shape(), 1).CastTo(dtype));
+  std::vector<KernelTiming> timings;
+  REQUIRE((*program)->Run(feeds, {.timings = &timings}).ok());
+  std::vector<std::string> algorithms;
+  for (const KernelTiming& t : timings) {
+    if (!t.algorithm.empty()) algorithms.push_back(t.op + ": " + t.algorithm);
+  }
+  return algorithms;
+}
+
+// ResNet's convolutions, with fewer pixels.
+std::vector<Case> ConvolutionsOfResNet() {
+  return {{2, 8, 8, 64, 1, 1, 64},
+          {2, 8, 8, 64, 3, 3, 64},
+          {2, 8, 8, 128, 3, 3, 128, {.stride = {2, 2}}},
+          {2, 8, 8, 256, 1, 1, 512, {.stride = {2, 2}}},
+          {2, 8, 8, 16, 3, 3, 16},
+          {2, 8, 8, 16, 3, 3, 32, {.stride = {2, 2}}},
+          {2, 4, 4, 512, 3, 3, 512}};
+}
+
 TEST_CASE("With AMX all convolutions of bfloat16 are products of its tiles, of row-major images") {
   if (!OnednnHasAmx()) return;
-  // ResNet's, with fewer pixels.
-  for (const Case& s : {Case{2, 8, 8, 64, 1, 1, 64},
-                        {2, 8, 8, 64, 3, 3, 64},
-                        {2, 8, 8, 128, 3, 3, 128, {.stride = {2, 2}}},
-                        {2, 8, 8, 256, 1, 1, 512, {.stride = {2, 2}}},
-                        {2, 8, 8, 16, 3, 3, 16},
-                        {2, 8, 8, 16, 3, 3, 32, {.stride = {2, 2}}},
-                        {2, 4, 4, 512, 3, 3, 512}}) {
+  for (const Case& s : ConvolutionsOfResNet()) {
     CAPTURE(s);
-    const DType dtype = DType::kBFloat16;
-    Graph graph;
-    const Value images = graph.Input("images", {dtype, Images(s)});
-    const Value filters = graph.Input("filters", {dtype, Filters(s)});
-    const Value y = Conv2D(images, filters, s.params);
-    const Value dy = graph.Input("dy", y.type());
-    const std::vector<Value> ys = {y}, seeds = {dy}, xs = {images, filters};
-    std::vector<Value> fetches = Gradients(ys, seeds, xs);
-    fetches.push_back(y);
-    const std::unique_ptr<Device> device = MakeDevice("cpu").value();
-    VariableStore variables(*device);
     AlgorithmChoices choices;
-    auto program =
-        Program::Compile(graph, {{images, filters, dy}, fetches, {}}, *device, variables, {.choices = &choices});
-    REQUIRE(program.ok());
-    std::vector<Tensor> feeds;
-    for (const Value& v : {images, filters, dy}) feeds.push_back(testing::RandomTensor(v.shape(), 1).CastTo(dtype));
-    std::vector<KernelTiming> timings;
-    REQUIRE((*program)->Run(feeds, {.timings = &timings}).ok());
-    CHECK(timings.size() == 3);
-    for (const KernelTiming& t : timings) {
-      INFO(t.op << ": " << t.algorithm);
-      CHECK_THAT(t.algorithm, Catch::Contains("amx", Catch::CaseSensitive::No));
+    const std::vector<std::string> algorithms = Algorithms(s, &choices);
+    CHECK(algorithms.size() == 3);
+    for (const std::string& algorithm : algorithms) {
+      CHECK_THAT(algorithm, Catch::Contains("amx", Catch::CaseSensitive::No));
     }
     CHECK(choices.TakeNew().count == 0);
   }
+}
+
+TEST_CASE("What oneDNN computes wrongly in bfloat16 is computed in float, and none of ResNet's convolutions") {
+  if (!OnednnComputesIn(DType::kBFloat16)) return;
+  const auto in_float = [](const Case& s) {
+    std::vector<std::string> ops;
+    for (const std::string& algorithm : Algorithms(s)) {
+      if (absl::StrContains(algorithm, "in float32")) ops.push_back(algorithm.substr(0, algorithm.find(':')));
+    }
+    return ops;
+  };
+  for (const Case& s : ConvolutionsOfResNet()) CHECK(in_float(s).empty());
+  CHECK(in_float({1, 16, 16, 3, 7, 7, 64, {.stride = {2, 2}, .padding = Padding::kExplicit, .border = {3, 3, 3, 3}}})
+            .empty());
+  using Ops = std::vector<std::string>;
+  CHECK(in_float({1, 9, 9, 24, 3, 3, 20, {.dilation = {2, 1}}}) == Ops{"Conv2DBackpropFilter"});
+  CHECK(in_float({1, 4, 4, 16, 1, 1, 3}) == (OnednnHasAmx() ? Ops{} : Ops{"Conv2DBackpropInput"}));
+  CHECK(in_float({1, 9, 9, 16, 1, 3, 16, {.stride = {2, 2}}}) == (OnednnHasAmx() ? Ops{"Conv2D"} : Ops{}));
 }
 
 TEST_CASE("What is chosen by timing computes the same, and is chosen once") {

@@ -132,8 +132,8 @@ bool WinogradSupports(const ConvGeometry& g) {
   for (const WindowAxis& axis : {g.window.height, g.window.width}) {
     if (axis.window != 3 || axis.stride != 1 || axis.dilation != 1 || axis.before > 2) return false;
   }
-  const int64_t work = g.output.shape.num_elements() * g.filters.shape.num_elements();
-  return work > 0 && g.images.shape.dim(3) % 16 == 0 && g.output.shape.dim(3) % 16 == 0;
+  if (g.output.shape.num_elements() == 0 || g.filters.shape.num_elements() == 0) return false;
+  return g.images.shape.dim(3) % 16 == 0 && g.output.shape.dim(3) % 16 == 0;
 }
 
 Kernel MakeWinogradConv(const KernelSpec& spec) {

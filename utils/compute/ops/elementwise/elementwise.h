@@ -86,7 +86,7 @@ Value Exp(Value x);
 Value Log(Value x);
 Value Tanh(Value x);
 Value Sigmoid(Value x);
-Value Relu(Value x);  // NaN stays NaN
+Value Relu(Value x);  // NaN stays NaN, but not in all fused ops of CPUs: docs/ops.md
 Value Sin(Value x);
 Value Cos(Value x);
 

@@ -197,7 +197,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   dnnl::primitive_attr attr = OnednnAttr();
   if (has_bias && spec.attrs().Get<std::string>("activation") == "Relu") {
     dnnl::post_ops relu;
-    relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);
+    relu.append_eltwise(1, dnnl::algorithm::eltwise_relu, 0, 0);  // makes 0 of NaN
     attr.set_post_ops(relu);
   }
   const int parts = PartsForAmx(g, dtype);
