@@ -14,33 +14,33 @@
 namespace official::compute::attention_cpu {
 namespace {
 
-// Offsets of the backward pass's scratch memory. Queries lie along the columns of the matrices of scores there: three
-// of the four products that read them then find them as they are made.
+// The backward pass's scratch memory, with rows for queries. Queries lie along the columns of the matrices of scores
+// there: three of the four products that read them then find them as they are made.
 struct BackwardScratch {
   BackwardScratch(const AttentionGeometry& g, Parts& parts)
-      : q(parts.Add(Padded(g.queries) * Padded(g.key_size))),
-        q_columns(parts.Add(Padded(g.queries) * Padded(g.key_size))),
-        dout(parts.Add(Padded(g.queries) * Padded(g.value_size))),
-        dout_columns(parts.Add(Padded(g.queries) * Padded(g.value_size))),
-        dq(parts.Add(Padded(g.queries) * Padded(g.key_size))),
-        log_sums(parts.Add(Padded(g.queries))),
-        deltas(parts.Add(Padded(g.queries))),
+      : q(parts.AddPerRow(Padded(g.key_size))),
+        q_columns(parts.AddPerRow(Padded(g.key_size))),
+        dout(parts.AddPerRow(Padded(g.value_size))),
+        dout_columns(parts.AddPerRow(Padded(g.value_size))),
+        dq(parts.AddPerRow(Padded(g.key_size))),
+        log_sums(parts.AddPerRow(1)),
+        deltas(parts.AddPerRow(1)),
         k(parts.Add(kRows * Padded(g.key_size))),
         k_blocks(parts.Add(kRows * Padded(g.key_size))),
         v(parts.Add(kRows * Padded(g.value_size))),
         v_blocks(parts.Add(kRows * Padded(g.value_size))),
-        scores(parts.Add(kRows * Padded(g.queries))),
-        dweights(parts.Add(kRows * Padded(g.queries))),
-        weights(parts.Add(kRows * Padded(g.queries))),
-        dscores(parts.Add(kRows * Padded(g.queries))),
-        dscores_of_queries(parts.Add(kRows * Padded(g.queries))),
+        scores(parts.AddPerRow(kRows)),
+        dweights(parts.AddPerRow(kRows)),
+        weights(parts.AddPerRow(kRows)),
+        dscores(parts.AddPerRow(kRows)),
+        dscores_of_queries(parts.AddPerRow(kRows)),
         dk(parts.Add(kRows * Padded(g.key_size))),
         dv(parts.Add(kRows * Padded(g.value_size))),
-        keep(parts.Add(Padded(g.queries) * kDrawColumns / 32)),
+        keep(parts.AddPerRow(kDrawColumns / 32)),
         next_lines(parts.Add(NextLines::kMost * 2)) {}
 
-  int64_t q, q_columns, dout, dout_columns, dq, log_sums, deltas, k, k_blocks, v, v_blocks, scores, dweights, weights,
-      dscores, dscores_of_queries, dk, dv, keep, next_lines;
+  ScratchArray q, q_columns, dout, dout_columns, dq, log_sums, deltas, k, k_blocks, v, v_blocks, scores, dweights,
+      weights, dscores, dscores_of_queries, dk, dv, keep, next_lines;
 };
 
 template <typename T>
@@ -91,7 +91,7 @@ inline void ScoreGradients(const KeyRow& key, const float* log_sums, const float
 
 template <typename T>
 inline void AttendBackward(const AttentionGeometry& g, const BackwardHead<T>& head, const BackwardScratch& at,
-                           char* scratch) {
+                           const TaskScratch& scratch) {
   const AttentionKernels& kernels = Kernels();
   const int64_t queries = head.q.rows, keys = head.k.rows, columns = Padded(queries);
   const int64_t key_size = Padded(g.key_size), value_size = Padded(g.value_size);
@@ -101,15 +101,15 @@ inline void AttendBackward(const AttentionGeometry& g, const BackwardHead<T>& he
     Clear(head.dv);
     return;
   }
-  float *const q = At(scratch, at.q), *const q_columns = At(scratch, at.q_columns), *const dq = At(scratch, at.dq);
-  float *const dout = At(scratch, at.dout), *const dout_columns = At(scratch, at.dout_columns);
-  float *const log_sums = At(scratch, at.log_sums), *const deltas = At(scratch, at.deltas);
-  float *const k = At(scratch, at.k), *const k_blocks = At(scratch, at.k_blocks), *const v = At(scratch, at.v);
-  float *const v_blocks = At(scratch, at.v_blocks), *const dk = At(scratch, at.dk), *const dv = At(scratch, at.dv);
-  float *const scores = At(scratch, at.scores), *const dweights = At(scratch, at.dweights);
-  float *const weights = At(scratch, at.weights), *const dscores = At(scratch, at.dscores);
-  float* const dscores_of_queries = At(scratch, at.dscores_of_queries);
-  auto* const keep = g.drop ? reinterpret_cast<uint32_t*>(scratch + at.keep) : nullptr;
+  float *const q = scratch.At(at.q), *const q_columns = scratch.At(at.q_columns), *const dq = scratch.At(at.dq);
+  float *const dout = scratch.At(at.dout), *const dout_columns = scratch.At(at.dout_columns);
+  float *const log_sums = scratch.At(at.log_sums), *const deltas = scratch.At(at.deltas);
+  float *const k = scratch.At(at.k), *const k_blocks = scratch.At(at.k_blocks), *const v = scratch.At(at.v);
+  float *const v_blocks = scratch.At(at.v_blocks), *const dk = scratch.At(at.dk), *const dv = scratch.At(at.dv);
+  float *const scores = scratch.At(at.scores), *const dweights = scratch.At(at.dweights);
+  float *const weights = scratch.At(at.weights), *const dscores = scratch.At(at.dscores);
+  float* const dscores_of_queries = scratch.At(at.dscores_of_queries);
+  auto* const keep = g.drop ? reinterpret_cast<uint32_t*>(scratch.At(at.keep)) : nullptr;
 
   Pack(head.q, g.scale, q);
   Transpose(q, columns, key_size, q_columns);
@@ -127,7 +127,7 @@ inline void AttendBackward(const AttentionGeometry& g, const BackwardHead<T>& he
     for (int64_t c = 0; c < g.value_size; ++c) delta += static_cast<float>(y[c]) * static_cast<float>(dy[c]);
     deltas[r] = delta;
   }
-  NextLines next(reinterpret_cast<const void**>(scratch + at.next_lines));
+  NextLines next(reinterpret_cast<const void**>(scratch.At(at.next_lines)));
   if (head.head + 1 < g.heads) {
     next.Add(head.q.NextHead());
     next.Add(head.dout.NextHead());
@@ -220,7 +220,7 @@ inline void AttendBackward(const AttentionGeometry& g, const BackwardHead<T>& he
 template <typename T>
 Kernel MakeAttentionGrad(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
-  Parts parts(g);
+  Parts parts(g, Parts::Rows::kQueries);
   const BackwardScratch at(g, parts);
   const Shape shapes[] = {spec.output(attention_grad::kDq).shape, spec.output(attention_grad::kDk).shape,
                           spec.output(attention_grad::kDv).shape};
@@ -228,7 +228,7 @@ Kernel MakeAttentionGrad(const KernelSpec& spec) {
     RETURN_IF_ERROR(CheckBothOffsets(g, args));
     const int32_t* const q_offsets = args.input<int32_t>(attention_grad::kQOffsets);
     const int32_t* const k_offsets = args.input<int32_t>(attention_grad::kKOffsets);
-    parts.Run(q_offsets, k_offsets, args, [&](int64_t b, int64_t h, char* scratch) {
+    parts.Run(q_offsets, k_offsets, args, [&](int64_t b, int64_t h, const TaskScratch& scratch) {
       const int64_t q = q_offsets[b], q_end = q_offsets[b + 1], k = k_offsets[b], k_end = k_offsets[b + 1];
       const BackwardHead<T> head = {
           .q = RowsOfHead(args.input<T>(attention_grad::kQ), g.heads, h, g.key_size, q, q_end),

@@ -152,24 +152,58 @@ inline void Clear(const HeadRows<T>& y) {
   for (int64_t r = 0; r < y.rows; ++r) std::fill_n(y.data + r * y.stride, y.columns, T(0.0f));
 }
 
-// Divides the heads of all sequences into parts, several for each thread; a thread has scratch memory of its own.
+// An array in the scratch memory of a task, behind so many floats, or so many for each row.
+struct ScratchArray {
+  int64_t floats_before;
+  bool per_row;
+};
+// The scratch memory of a task: arrays of fixed sizes, and arrays for so many rows.
+struct TaskScratch {
+  float *fixed, *per_row;
+  int64_t num_rows;
+
+  float* At(const ScratchArray& array) const {
+    return array.per_row ? per_row + array.floats_before * num_rows : fixed + array.floats_before;
+  }
+};
+
+// Divides the heads of all sequences into parts, several for each thread, and gives each task scratch memory: that of
+// its thread. Where rows for all of the batch, for each thread, would be more than for each head, a thread has few
+// rows, and a longer sequence its place in memory for all rows and heads.
 class Parts {
  public:
-  explicit Parts(const AttentionGeometry& g)
+  enum class Rows { kQueries, kKeys };
+  // `rows`: those for which AddPerRow places floats.
+  Parts(const AttentionGeometry& g, Rows rows)
       : batch_(g.batch),
         heads_(g.heads),
         threads_(MostThreads()),
-        parts_(NumThreads() == 1 ? 1
-                                 : std::clamp<int64_t>(4 * NumThreads(), 1, std::max<int64_t>(1, batch_ * heads_))) {}
+        parts_(NumThreads() == 1 ? 1 : std::clamp<int64_t>(4 * NumThreads(), 1, std::max<int64_t>(1, batch_ * heads_))),
+        rows_(rows) {
+    // The thread's memory stays in its cache, which sequences need the more, the less they compute with each row.
+    constexpr int64_t kOwnRows = 512;
+    const int64_t all_rows = rows == Rows::kQueries ? g.queries : g.keys;
+    own_rows_ = RoundUp(all_rows, kRows);
+    if (threads_ * own_rows_ <= threads_ * kOwnRows + heads_ * PlaceOf(all_rows)) return;
+    own_rows_ = kOwnRows;
+    long_rows_ = PlaceOf(all_rows);
+  }
 
-  // The offset of `count` floats in the scratch of each thread.
-  int64_t Add(int64_t count) { return plan_.Add(count * static_cast<int64_t>(sizeof(float))); }
-  int64_t scratch_bytes() const { return threads_ * plan_.bytes(); }
+  // Places an array of `count` floats.
+  ScratchArray Add(int64_t count) { return {fixed_.Add(count * kFloatBytes) / kFloatBytes, false}; }
+  // Places an array of `count` floats for each row of the task's sequence, whose number is rounded up to a multiple of
+  // kRows.
+  ScratchArray AddPerRow(int64_t count) {
+    row_floats_ += count;
+    return {row_floats_ - count, true};
+  }
+  int64_t scratch_bytes() const { return (threads_ * own_floats() + heads_ * long_rows_ * row_floats_) * kFloatBytes; }
 
   // task(sequence, head, scratch) for all, under WithSimd. The heads of a sequence, which share memory pages, come one
   // after the other; parts have about as much work each, however unlike the sequences are.
   template <typename Task>
   void Run(const int32_t* q_offsets, const int32_t* k_offsets, const KernelArgs& args, Task task) const {
+    const int32_t* const offsets = rows_ == Rows::kQueries ? q_offsets : k_offsets;
     const auto work_of = [&](int64_t b) {
       constexpr int64_t kFixed = 16;  // tokens' worth of work that even a short sequence costs
       return (int64_t{q_offsets[b + 1]} - q_offsets[b] + kFixed) * (k_offsets[b + 1] - k_offsets[b] + kFixed);
@@ -178,11 +212,12 @@ class Parts {
     for (int64_t b = 0; b < batch_; ++b) all += work_of(b) * heads_;
     ParallelFor(parts_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t part = begin; part < end; ++part) {
-        char* const scratch = static_cast<char*>(args.scratch) + ThreadNumber() * plan_.bytes();
         int64_t done = 0;
         for (int64_t b = 0; b < batch_; ++b) {
+          TaskScratch scratch = {};  // of the heads of the sequence that are in this part
           for (int64_t h = 0; h < heads_; ++h, done += work_of(b)) {
             if (done < all * part / parts_ || done >= all * (part + 1) / parts_) continue;
+            if (scratch.fixed == nullptr) scratch = ScratchFor(args, offsets[b], offsets[b + 1], h);
             WithSimd([&] { task(b, h, scratch); });
           }
         }
@@ -191,11 +226,29 @@ class Parts {
   }
 
  private:
-  const int64_t batch_, heads_, threads_, parts_;
-  ScratchPlan plan_;
-};
+  static constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
-inline float* At(char* scratch, int64_t offset) { return reinterpret_cast<float*>(scratch + offset); }
+  // Where the rows of a long sequence that begins at this row have their place. An eighth more than there are rows is
+  // room to round each such sequence up to kRows.
+  static int64_t PlaceOf(int64_t row) { return Padded(row + row / 8); }
+  int64_t own_floats() const { return fixed_.bytes() / kFloatBytes + own_rows_ * row_floats_; }
+
+  // For heads from `head` on of the sequence of rows [begin, end).
+  TaskScratch ScratchFor(const KernelArgs& args, int64_t begin, int64_t end, int64_t head) const {
+    auto* const all = static_cast<float*>(args.scratch);
+    float* const own = all + ThreadNumber() * own_floats();
+    float* const own_rows = own + fixed_.bytes() / kFloatBytes;
+    float* const long_rows = all + threads_ * own_floats() + (head * long_rows_ + PlaceOf(begin)) * row_floats_;
+    return {own, end - begin <= own_rows_ ? own_rows : long_rows, RoundUp(end - begin, kRows)};
+  }
+
+  const int64_t batch_, heads_, threads_, parts_;
+  const Rows rows_;
+  int64_t own_rows_ = 0;   // of a thread
+  int64_t long_rows_ = 0;  // of a head, for sequences with more than own_rows_; 0: there are none
+  int64_t row_floats_ = 0;
+  ScratchPlan fixed_;
+};
 
 // Checks the offsets of the queries and of the keys, which Parts::Run takes.
 absl::Status CheckBothOffsets(const AttentionGeometry& g, const KernelArgs& args);

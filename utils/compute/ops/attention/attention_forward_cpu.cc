@@ -42,21 +42,22 @@ inline void Exponentials(const float* scores, int64_t visible, int64_t columns, 
   all = sum;
 }
 
-// Offsets of the forward pass's scratch memory.
+// The forward pass's scratch memory, with rows for keys.
 struct ForwardScratch {
   ForwardScratch(const AttentionGeometry& g, Parts& parts)
-      : rows(parts.Add(std::max(kRows, Padded(g.keys)) * Padded(g.key_size))),
+      : rows(parts.AddPerRow(Padded(g.key_size))),  // of keys, then kRows of queries
         q(parts.Add(kRows * Padded(g.key_size))),
-        k(parts.Add(Padded(g.keys) * Padded(g.key_size))),
-        v(parts.Add(Padded(g.keys) * Padded(g.value_size))),
-        scores(parts.Add(kRows * Padded(g.keys))),
-        weights(parts.Add(kRows * Padded(g.keys))),
+        k(parts.AddPerRow(Padded(g.key_size))),
+        v(parts.AddPerRow(Padded(g.value_size))),
+        scores(parts.AddPerRow(kRows)),
+        weights(parts.AddPerRow(kRows)),
         out(parts.Add(kRows * Padded(g.value_size))),
-        keep(parts.Add(kRows * RoundUp(g.keys, kDrawColumns) / 32)),
+        keep(parts.AddPerRow(kRows / 32)),
         next_lines(parts.Add(NextLines::kMost * 2)) {}
 
-  int64_t rows, q, k, v, scores, weights, out, keep, next_lines;
+  ScratchArray rows, q, k, v, scores, weights, out, keep, next_lines;
 };
+static_assert(kRows % kDrawColumns == 0);  // keep has whole blocks of draws
 
 // Some of the pointers of a node: one head of one sequence.
 template <typename T>
@@ -69,7 +70,8 @@ struct Head {
 };
 
 template <typename T>
-inline void Attend(const AttentionGeometry& g, const Head<T>& head, const ForwardScratch& at, char* scratch) {
+inline void Attend(const AttentionGeometry& g, const Head<T>& head, const ForwardScratch& at,
+                   const TaskScratch& scratch) {
   const AttentionKernels& kernels = Kernels();
   const int64_t keys = head.k.rows, key_size = Padded(g.key_size), value_size = Padded(g.value_size);
   if (keys == 0) {
@@ -77,14 +79,14 @@ inline void Attend(const AttentionGeometry& g, const Head<T>& head, const Forwar
     for (int64_t r = 0; r < head.q.rows; ++r) head.log_sums[r * head.heads] = 0;
     return;
   }
-  float *const rows = At(scratch, at.rows), *const k = At(scratch, at.k), *const v = At(scratch, at.v);
-  float *const scores = At(scratch, at.scores), *const weights = At(scratch, at.weights);
-  float *const q = At(scratch, at.q), *const out = At(scratch, at.out);
-  auto* const keep = g.drop ? reinterpret_cast<uint32_t*>(scratch + at.keep) : nullptr;
+  float *const rows = scratch.At(at.rows), *const k = scratch.At(at.k), *const v = scratch.At(at.v);
+  float *const scores = scratch.At(at.scores), *const weights = scratch.At(at.weights);
+  float *const q = scratch.At(at.q), *const out = scratch.At(at.out);
+  auto* const keep = g.drop ? reinterpret_cast<uint32_t*>(scratch.At(at.keep)) : nullptr;
   Pack(head.k, 1, rows);
   Transpose(rows, Padded(keys), key_size, k);
   Pack(head.v, 1, v);
-  NextLines next(reinterpret_cast<const void**>(scratch + at.next_lines));
+  NextLines next(reinterpret_cast<const void**>(scratch.At(at.next_lines)));
   if (head.head + 1 < g.heads) {
     next.Add(head.k.NextHead());
     next.Add(head.v.NextHead());
@@ -143,14 +145,14 @@ inline void Attend(const AttentionGeometry& g, const Head<T>& head, const Forwar
 template <typename T>
 Kernel MakeAttention(const KernelSpec& spec) {
   const AttentionGeometry g(spec.node);
-  Parts parts(g);
+  Parts parts(g, Parts::Rows::kKeys);
   const ForwardScratch at(g, parts);
   const Shape out_shape = spec.output(attention::kY).shape, sums_shape = spec.output(attention::kLogSums).shape;
   const auto run = [=](const KernelArgs& args) -> absl::Status {
     RETURN_IF_ERROR(CheckBothOffsets(g, args));
     const int32_t* const q_offsets = args.input<int32_t>(attention::kQOffsets);
     const int32_t* const k_offsets = args.input<int32_t>(attention::kKOffsets);
-    parts.Run(q_offsets, k_offsets, args, [&](int64_t b, int64_t h, char* scratch) {
+    parts.Run(q_offsets, k_offsets, args, [&](int64_t b, int64_t h, const TaskScratch& scratch) {
       const int64_t q = q_offsets[b], q_end = q_offsets[b + 1], k = k_offsets[b], k_end = k_offsets[b + 1];
       const Head<T> head = {
           .q = RowsOfHead(args.input<T>(attention::kQ), g.heads, h, g.key_size, q, q_end),

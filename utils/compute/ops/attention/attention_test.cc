@@ -258,19 +258,47 @@ std::vector<Value> ForwardAndBackward(const Problem& p, absl::Span<const Value> 
 }
 
 TEST_CASE("Results have the same bits for any number of threads") {
-  const Problem p = {
-      .queries = {70, 1, 0, 20}, .keys = {70, 1, 0, 20}, .heads = 3, .key_size = 16, .value_size = 16, .rate = kRate};
+  // Beside several threads, the long sequences have scratch memory that is not the thread's.
+  const Lengths lengths = GENERATE(values<Lengths>({{70, 1, 0, 20}, {530, 1, 0, 600, 40}}));
+  const Problem p = {.queries = lengths, .keys = lengths, .heads = 3, .key_size = 16, .value_size = 16, .rate = kRate};
+  const std::vector<Tensor> inputs = Inputs(p);
   const int threads = NumThreads();
   std::vector<std::vector<float>> results;
   for (const int n : {1, 2, 3, 7}) {
     SetNumThreads(n);
-    std::vector<Tensor> inputs = Inputs(p);
     results.push_back(
         Flat(testing::RunOnCpu(inputs, [&](absl::Span<const Value> in) { return ForwardAndBackward(p, in); })));
   }
   SetNumThreads(threads);
-  CHECK(results[0].size() == 4 * 94 * 48);
+  CHECK(results[0].size() == 4 * inputs[0].num_elements());
   for (const std::vector<float>& result : results) CHECK(result == results[0]);
+}
+
+TEST_CASE("Scratch memory does not grow with the threads times the rows") {
+  Graph graph;
+  const TensorType rows = {DType::kFloat32, {4096, 512}}, offsets = {DType::kInt32, {65}};
+  const Value y = Attention({.q = graph.Input("q", rows),
+                             .k = graph.Input("k", rows),
+                             .v = graph.Input("v", rows),
+                             .q_offsets = graph.Input("q_offsets", offsets),
+                             .k_offsets = graph.Input("k_offsets", offsets)},
+                            {.num_heads = 8});
+  const Node* const grad = Gradients(y, {y.node()->input(attention::kQ)})[0].node();
+  const std::unique_ptr<Device> device = MakeDevice("cpu").value();
+  const auto scratch_bytes = [&](const Node& node, int threads) {
+    const std::vector<Layout> inputs(node.num_inputs(), Layout::kRowMajor);
+    const std::vector<Layout> outputs(node.num_outputs(), Layout::kRowMajor);
+    const int before = NumThreads();
+    SetNumThreads(threads);
+    const KernelDef* const def = KernelRegistry::Global().Find(node.op().name, "cpu", DType::kFloat32);
+    const int64_t bytes = def->make(KernelSpec{node, *device, inputs, outputs}).value().scratch_bytes;
+    SetNumThreads(before);
+    return bytes;
+  };
+  for (const Node* const node : {static_cast<const Node*>(y.node()), grad}) {
+    CAPTURE(node->op().name.text());
+    CHECK(scratch_bytes(*node, 64) <= 4 * scratch_bytes(*node, 4));
+  }
 }
 
 TEST_CASE("Two half batches drop what the whole batch drops") {
