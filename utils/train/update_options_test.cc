@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/ops/array/array.h"
@@ -215,8 +216,19 @@ Model Table() {
         const Value y = compute::Sum(compute::Gather(table, ids), {1});
         return ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(y, in.labels[0])))};
       },
-      .optimizer = [](const compute::UpdateInputs& inputs,
-                      absl::Span<const compute::VariableGradient> v) { return compute::Adam(inputs, v, {}); },
+      .optimizer =
+          [](const compute::UpdateInputs& inputs, absl::Span<const compute::VariableGradient> v) {
+            const std::vector<compute::Node*> update = compute::Adam(inputs, v, {});
+            compute::Graph& graph = *v[0].variable.graph();
+            const compute::StepContext& step = graph.step_context();
+            const bool defers = std::any_of(update.begin(), update.end(), [](const compute::Node* node) {
+              return node->Is(compute::op::ApplyDeferredAdam);
+            });
+            if (defers != (step.num_replicas == 1 && !step.needs_whole_updates)) {
+              graph.Fail(absl::InternalError(defers ? "the steps are deferred" : "the steps are not deferred"));
+            }
+            return update;
+          },
       .learning_rate = [](int64_t) { return kRate; }};
 }
 

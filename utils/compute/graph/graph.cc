@@ -22,6 +22,15 @@ const bool registered_constant = RegisterOp({
     .is_source = true,
 });
 
+// True if a tensor of this type can be: no size is below 0, and int64 holds its bytes.
+bool CanExist(const TensorType& type) {
+  int64_t bytes = SizeOf(type.dtype);
+  for (const int64_t size : type.shape.dims()) {
+    if (size < 0 || __builtin_mul_overflow(bytes, size, &bytes)) return false;
+  }
+  return true;
+}
+
 Attrs TypeAttrs(const TensorType& type) {
   const absl::Span<const int64_t> dims = type.shape.dims();
   return Attrs{{"dtype", type.dtype}, {"shape", std::vector<int64_t>(dims.begin(), dims.end())}};
@@ -57,6 +66,7 @@ Value Graph::Variable(VariableSpec spec) {
     return Value();
   }
   const Value value = OutputOf(AddNode(op::Variable, {}, TypeAttrs(spec.type), spec.name), 0);
+  if (!value) return value;
   variable_values_[spec.name] = value;
   variable_index_[spec.name] = static_cast<int>(variables_.size());
   variables_.push_back(std::move(spec));
@@ -91,6 +101,13 @@ Node* Graph::AddNode(OpName op, absl::Span<const Value> inputs, Attrs attrs, abs
   absl::StatusOr<std::vector<TensorType>> types = def->infer(InferContext{op, inputs, attrs});
   if (!types.ok()) {
     Fail(types.status());
+    return nullptr;
+  }
+  for (const TensorType& type : *types) {
+    if (CanExist(type)) continue;
+    Fail(absl::InvalidArgumentError(absl::StrCat(op.text(), name.empty() ? "" : " ", name, ": the result would be ",
+                                                 type.ToString(),
+                                                 "; sizes must be at least 0, and int64 must hold the bytes")));
     return nullptr;
   }
   auto node = std::make_unique<Node>();

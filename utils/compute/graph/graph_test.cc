@@ -41,6 +41,34 @@ TEST_CASE("The first error sticks; what is made from it is invalid") {
   CHECK_THAT(std::string(graph.status().message()), Contains("float32[2]") && Contains("float32[3]"));
 }
 
+TEST_CASE("A result with a size below 0, or of more bytes than int64 holds, is an error") {
+  const auto error = [](auto build) {
+    Graph graph;
+    CHECK(!build(graph));
+    return graph.status();
+  };
+  CHECK(error([](Graph& graph) {
+          return graph.Input("x", {DType::kFloat32, {-1, 4}});
+        }) ==
+        absl::InvalidArgumentError("Input x: the result would be float32[-1,4]; sizes must be at least 0, and int64 "
+                                   "must hold the bytes"));
+  const auto broadcast = [](Graph& graph) { return BroadcastTo(graph.Constant(Tensor::Scalar(1.0f)), {-1}); };
+  CHECK_THAT(std::string(error(broadcast).message()), Contains("BroadcastTo: the result would be float32[-1];"));
+  // 2^61 elements of 4 bytes.
+  const Shape large = {int64_t{1} << 30, int64_t{1} << 31};
+  CHECK_THAT(std::string(error([&](Graph& graph) {
+                           return graph.Input("x", {DType::kFloat32, large});
+                         }).message()),
+             Contains("the result would be float32[1073741824,2147483648];"));
+
+  Graph graph;
+  CHECK(!graph.Variable({"v", {DType::kFloat32, {3, -1}}, Initializer::Zeros()}));
+  CHECK(graph.variables().empty());
+  Graph fits;
+  CHECK(fits.Input("x", {DType::kBool, large}));
+  CHECK(fits.Input("none", {DType::kFloat32, {0, 4}}));
+}
+
 TEST_CASE("A variable is declared once; again with another type is an error") {
   Graph graph;
   const VariableSpec spec{"v", {DType::kFloat32, {2}}, Initializer::Zeros()};

@@ -105,9 +105,11 @@ absl::StatusOr<std::unique_ptr<Device>> MakeDevice(absl::string_view kind, const
   const DeviceKind* const found = FindDeviceKind(kind);
   if (found == nullptr) {
     const std::string kinds = absl::StrJoin(DeviceKinds(), ", ");
+    const bool is_gpu = kind == kCudaKind || kind == "gpu";
     return absl::NotFoundError(
         absl::StrCat("no device of kind ", kind,
-                     "; there are: ", kinds.empty() ? "none (a program links //utils/compute/cpu:cpu_device)" : kinds));
+                     "; there are: ", kinds.empty() ? "none (a program links //utils/compute/cpu:cpu_device)" : kinds,
+                     is_gpu ? "; GPUs are of kind cuda, once compute::LoadCudaBackend() has found them" : ""));
   }
   return found->make_device(options);
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/ops/batch_norm/batch_norm.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -12,6 +13,14 @@ namespace official::compute {
 namespace {
 
 Value Activate(Value x, Activation activation) { return activation == Activation::kRelu ? Relu(x) : x; }
+
+// False for an invalid value, and for a scalar, which fails its graph.
+bool HasChannels(Value x, absl::string_view layer) {
+  if (!x) return false;
+  if (x.shape().rank() > 0) return true;
+  x.graph()->Fail(absl::InvalidArgumentError(absl::StrCat(layer, ": needs x [..., C], got ", x.type().ToString())));
+  return false;
+}
 
 }  // namespace
 
@@ -33,7 +42,7 @@ Value Layers::Weight(absl::string_view name, Shape shape, const Initializer& ini
 }
 
 Value Layers::Conv2D(Value images, int filters, Size2D kernel, const ConvLayer& layer) {
-  if (!images) return images;
+  if (!HasChannels(images, "Conv2D")) return Value();
   const std::string name = LayerName("conv2d");
   const Shape shape = {kernel.height, kernel.width, images.shape().dim(-1), filters};
   const Value weights = Weight(name + "/kernel", shape, layer.kernel_initializer(shape));
@@ -52,7 +61,7 @@ DenseWeights Layers::BuildDense(int64_t channels, int64_t units, const DenseLaye
 }
 
 Value Layers::Dense(Value x, int64_t units, const DenseLayer& layer) {
-  if (!x) return x;
+  if (!HasChannels(x, "Dense")) return Value();
   const DenseWeights weights = BuildDense(x.shape().dim(-1), units, layer);
   Value y = MatMul(x, weights.kernel);
   if (layer.use_bias) y = BiasAdd(y, weights.bias);
@@ -65,7 +74,7 @@ Value Layers::EmbeddingTable(int64_t rows, int64_t size) {
 }
 
 Value Layers::BatchNormalization(Value x, const BatchNormLayer& layer) {
-  if (!x) return x;
+  if (!HasChannels(x, "BatchNormalization")) return Value();
   const std::string name = LayerName("batch_normalization");
   const TensorType type{DType::kFloat32, {x.shape().dim(-1)}};
   const auto variable = [&](const char* part, const Initializer& initializer, bool trainable) {

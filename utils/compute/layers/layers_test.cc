@@ -1,16 +1,23 @@
 #include "utils/compute/layers/layers.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "utils/compute/kernel/device.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
+#include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/program/program.h"
 
 namespace official::compute {
 namespace {
 
+using Catch::Matchers::Contains;
 using Variables = std::vector<std::pair<std::string, Shape>>;
 
 Variables VariablesOf(const Graph& graph) {
@@ -111,6 +118,70 @@ TEST_CASE("Variables are float32, the computation is of the type given") {
   CHECK(layers.Weight("weights", {5, 3}, Initializer::Normal(0.1)).dtype() == DType::kBFloat16);
   CHECK(layers.Variable("scale", {3}, Initializer::Ones()).dtype() == DType::kFloat32);
   for (const VariableSpec& spec : graph.variables()) CHECK(spec.type.dtype == DType::kFloat32);
+}
+
+TEST_CASE("A scalar, and a layer of a negative size, leave an error in the graph") {
+  const auto error = [](const Shape& shape, auto build) {
+    Graph graph;
+    Layers layers(graph, DType::kFloat32);
+    CHECK(!build(layers, graph.Input("x", {DType::kFloat32, shape})));
+    CHECK(absl::IsInvalidArgument(graph.status()));
+    CHECK(graph.variables().empty());
+    return std::string(graph.status().message());
+  };
+  const std::string needs = ": needs x [..., C], got float32[]";
+  CHECK(error({}, [](Layers& layers, Value x) { return layers.Dense(x, 3); }) == "Dense" + needs);
+  CHECK(error({}, [](Layers& layers, Value x) { return layers.Conv2D(x, 3, {1, 1}); }) == "Conv2D" + needs);
+  CHECK(error({}, [](Layers& layers, Value x) { return layers.BatchNormalization(x, {.training = true}); }) ==
+        "BatchNormalization" + needs);
+
+  CHECK_THAT(error({2, 3}, [](Layers& layers, Value x) { return layers.Dense(x, -1); }),
+             Contains("Variable dense/kernel: the result would be float32[3,-1]"));
+  CHECK_THAT(error({2, 4, 4, 3},
+                   [](Layers& layers, Value x) {
+                     return layers.Conv2D(x, -1, {5, 5});
+                   }),
+             Contains("Variable conv2d/kernel: the result would be float32[5,5,3,-1]"));
+  CHECK_THAT(error({2}, [](Layers& layers, Value) { return layers.EmbeddingTable(-1, 3); }),
+             Contains("Variable embedding/embeddings: the result would be float32[-1,3]"));
+}
+
+Value LeakyRelu(Layers&, Value x) { return Maximum(x, Mul(x, x.graph()->Constant(Tensor::Scalar(0.2f)))); }
+
+Value PRelu(Layers& layers, Value x) {
+  const Value slope = layers.Variable("slope", {x.shape().dim(-1)}, Initializer::Constant(0.25));
+  return Select(Greater(x, x.graph()->Constant(Tensor::Scalar(0.0f))), x, Mul(x, slope));
+}
+
+// On CPUs the images between convolutions are channel-blocked, and so is what comparisons make of them.
+TEST_CASE("A leaky ReLU or a PReLU between two convolutions trains") {
+  const auto activation = GENERATE(&LeakyRelu, &PRelu);
+  const bool fuse = GENERATE(true, false);
+  Graph graph;
+  Layers layers(graph, DType::kFloat32);
+  const Value images = graph.Input("images", {DType::kFloat32, {2, 8, 8, 3}});
+  Value x = activation(layers, layers.Conv2D(images, 16, {3, 3}));
+  x = layers.Conv2D(x, 16, {3, 3});
+  const Value loss = Mean(Square(x));
+  std::vector<Value> variables;
+  for (const VariableSpec& spec : graph.variables()) variables.push_back(graph.Variable(spec));
+  const std::vector<Value> gradients = Gradients(loss, variables);
+  std::vector<VariableGradient> updates;
+  for (size_t i = 0; i < variables.size(); ++i) updates.push_back({variables[i], gradients[i]});
+  const std::vector<Node*> update = GradientDescent(graph.Constant(Tensor::Scalar(0.1f)), updates);
+  const auto device = MakeDevice("cpu").value();
+  VariableStore store(*device);
+  REQUIRE(store.Create(graph, /*seed=*/1).ok());
+  const auto step = Program::Compile(graph, {{images}, {loss}, update}, *device, store, {.fuse = fuse}).value();
+  Tensor batch(DType::kFloat32, images.shape());
+  for (int64_t i = 0; i < batch.num_elements(); ++i) batch.data<float>()[i] = static_cast<float>(i % 7 - 3);
+  std::vector<float> losses;
+  for (int i = 0; i < 4; ++i) {
+    REQUIRE(step->Run({batch}).ok());
+    losses.push_back(step->Fetch(0).value().scalar<float>());
+  }
+  CHECK(std::is_sorted(losses.rbegin(), losses.rend()));
+  CHECK(losses.back() < losses.front());
 }
 
 TEST_CASE("Given weights are variables in the type of the computation, and zeros at first") {

@@ -144,7 +144,7 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
     if emulated:
         native.cc_test(
             name = "%s_emulated_test" % name[:-len("_test")],
-            size = "medium",
+            size = "large",
             env = {"OP_TEST_KIND": "cuda"},
             tags = ["emulated"] + _EMULATED_TURNS.get(name, []),
             visibility = visibility,
@@ -161,7 +161,7 @@ def op_test(name, srcs = None, deps = [], size = "small", max_isas = [], family 
     for suffix, env in ([("", emitters)] if has_hlo else []) + as_tpu:
         native.cc_test(
             name = "%s%s_pjrt_test" % (name[:-len("_test")], suffix),
-            size = "medium",
+            size = "large",
             env = dict({"OP_TEST_KIND": "pjrt"}, **env),
             tags = ["pjrt", "turn_%d" % (len(name) % 4)],  # .ci/run runs a quarter of them a day
             visibility = visibility,

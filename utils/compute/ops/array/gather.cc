@@ -25,7 +25,9 @@ std::vector<Value> GatherGradient(const Node& node, absl::Span<const Value> dy) 
   const int64_t n = indices.shape().num_elements();
   std::vector<int64_t> rows(params.shape().dims().begin(), params.shape().dims().end());
   rows[0] = n;
-  return {IndexedSlices(Reshape(indices, {n}), Reshape(dy[gather::kY], std::move(rows)), params.shape()), Value()};
+  // Optimizers look at what has made the indices (AreCaughtUp), so nothing may come between without need.
+  const Value flat = indices.shape().rank() == 1 ? indices : Reshape(indices, {n});
+  return {IndexedSlices(flat, Reshape(dy[gather::kY], std::move(rows)), params.shape()), Value()};
 }
 
 absl::StatusOr<std::vector<TensorType>> InferIndexedSlices(const InferContext& c) {

@@ -80,11 +80,9 @@ Types InferGradient(const InferContext& c) {
 
 std::vector<Value> Gradient(const Node& node, absl::Span<const Value> dy) {
   if (!dy[training::kY]) return std::vector<Value>(node.num_inputs());
-  Node* const gradient =
+  return backward::OutputsOf(
       ApplyNode(op::FusedBatchNormGrad, {dy[training::kY], node.input(training::kX), node.input(training::kGamma),
-                                         node.output(training::kMean), node.output(training::kInverseDeviation)});
-  return {OutputOf(gradient, backward::kDx), OutputOf(gradient, backward::kGammaGradient),
-          OutputOf(gradient, backward::kBetaGradient)};
+                                         node.output(training::kMean), node.output(training::kInverseDeviation)}));
 }
 
 Attrs NormAttrs(double epsilon) { return Attrs{{"epsilon", epsilon}, {"activation", std::string()}}; }
@@ -97,6 +95,10 @@ const bool registered[] = {
 };
 
 }  // namespace
+
+std::vector<Value> backward::OutputsOf(Node* node) {
+  return {OutputOf(node, kDx), OutputOf(node, kGammaGradient), OutputOf(node, kBetaGradient)};
+}
 
 BatchNormResult FusedBatchNorm(Value x, Value gamma, Value beta, double epsilon) {
   Node* const node = ApplyNode(op::FusedBatchNorm, {x, gamma, beta}, NormAttrs(epsilon));

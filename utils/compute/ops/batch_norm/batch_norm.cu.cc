@@ -319,8 +319,7 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
   const ChannelPieces v = ChannelPieces::Packed(spec.input(backward::kDy));
-  const int last = spec.node.num_inputs() - 1;
-  const bool adds = spec.input(last) == spec.input(backward::kDy), relu = last - (adds ? 1 : 0) == backward::kBeta;
+  const backward::OptionalInputs optional = backward::OptionalInputsOf(spec.node);
   Kernel kernel;
   kernel.scratch_bytes = (v.pieces * 2 + 2) * v.channels * static_cast<int64_t>(sizeof(float));
   kernel.run = [=, stream = CudaDeviceOf(spec).stream()](const KernelArgs& args) -> absl::Status {
@@ -333,7 +332,7 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
                                    args.input<float>(backward::kGamma),
                                    args.input<float>(backward::kMean),
                                    args.input<float>(backward::kInverseDeviation),
-                                   relu ? args.input<float>(backward::kBeta) : nullptr};
+                                   optional.beta ? args.input<float>(backward::kBeta) : nullptr};
     if (!v.empty()) {
       WithWidth<T>(v, [&](auto width) {
         Launch(PieceGradientSums<T, width()>, v.PieceBlocks(), kThreads, 0, stream, v, inputs, sums);
@@ -346,7 +345,7 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
     if (v.empty()) return absl::OkStatus();
     WithWidth<T>(v, [&](auto width) {
       Launch(WriteGradient<T, width()>, v.PieceBlocks(), kThreads, 0, stream, v, inputs, factors,
-             adds ? args.input<T>(last) : nullptr, args.output<T>(backward::kDx));
+             optional.addend ? args.input<T>(*optional.addend) : nullptr, args.output<T>(backward::kDx));
     });
     return LaunchStatus("WriteGradient");
   };

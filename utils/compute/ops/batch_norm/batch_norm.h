@@ -1,6 +1,9 @@
 // Batch normalization over all dimensions but the last (channels), as TensorFlow's FusedBatchNorm defines it.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "utils/compute/graph/graph.h"
 
 namespace official::compute::op {
@@ -28,6 +31,26 @@ namespace official::compute::fused_batch_norm_grad {
 // Beta and the addend, which is of the type of x, may be absent. Without beta the addend is in its place.
 enum Input : int { kDy, kX, kGamma, kMean, kInverseDeviation, kBeta, kAddend, kAddendWithoutBeta = kBeta };
 enum Output : int { kDx, kGammaGradient, kBetaGradient };
+
+struct OptionalInputs {
+  bool beta = false;
+  std::optional<int> addend = std::nullopt;  // its place
+};
+
+// The types tell them apart: x has a rank of 2 or more, beta of 1.
+inline OptionalInputs OptionalInputsOf(const Node& node) {
+  OptionalInputs optional;
+  int next = kBeta;
+  if (next < node.num_inputs() && node.input(next).type() != node.input(kX).type()) {
+    optional.beta = true;
+    ++next;
+  }
+  if (next < node.num_inputs()) optional.addend = next;
+  return optional;
+}
+
+// The three of `node`, which may be null after an error.
+std::vector<Value> OutputsOf(Node* node);
 }  // namespace official::compute::fused_batch_norm_grad
 
 // The inputs of FusedBatchNormInference.

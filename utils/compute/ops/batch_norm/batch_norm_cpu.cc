@@ -387,8 +387,7 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
   ScratchPlan scratch;
   const int64_t sums_at = scratch.Add(v.pieces() * 2 * v.channels() * sizeof(float));
   const int64_t factors_at = scratch.Add(3 * v.channels() * sizeof(float));
-  const int last = spec.node.num_inputs() - 1;
-  const bool adds = spec.input(last) == spec.input(backward::kDy), relu = last - (adds ? 1 : 0) == backward::kBeta;
+  const backward::OptionalInputs optional = backward::OptionalInputsOf(spec.node);
   return Kernel{
       .run =
           [=](const KernelArgs& args) {
@@ -404,10 +403,10 @@ absl::StatusOr<Kernel> MakeGradient(const KernelSpec& spec) {
               PieceGradientSums(v, x, mean, gradient, sums);
               MergeGradientSums(v, sums, gamma, inverse_std, factors, args.output<float>(backward::kGammaGradient),
                                 args.output<float>(backward::kBetaGradient));
-              WriteGradient(v, x, mean, factors, gradient, adds ? args.input<T>(last) : nullptr,
+              WriteGradient(v, x, mean, factors, gradient, optional.addend ? args.input<T>(*optional.addend) : nullptr,
                             args.output<T>(backward::kDx));
             };
-            if (relu) {
+            if (optional.beta) {
               // The forward pass's scale: MergeGradientSums writes the same numbers there again.
               float* const scale = factors.a;
               for (int64_t c = 0; c < channels; ++c) scale[c] = gamma[c] * inverse_std[c];

@@ -59,12 +59,6 @@ Outputs FuseForward(const Node& node, RewriteContext& context) {
   return outputs;
 }
 
-// All outputs of a FusedBatchNormGrad that was added.
-std::vector<Value> GradientsOf(Node* node) {
-  return {OutputOf(node, backward::kDx), OutputOf(node, backward::kGammaGradient),
-          OutputOf(node, backward::kBetaGradient)};
-}
-
 // FusedBatchNormGrad(ReluGrad(dy, y), ...) with y the output of a normalization with ReLU and no residual.
 Outputs FuseGradient(const Node& node, RewriteContext& context) {
   if (!node.Is(op::FusedBatchNormGrad) || node.num_inputs() != backward::kBeta) return std::nullopt;
@@ -80,7 +74,7 @@ Outputs FuseGradient(const Node& node, RewriteContext& context) {
   for (int i = backward::kX; i < backward::kBeta; ++i) inputs.push_back(context.Mapped(node.input(i)));
   inputs.push_back(context.Mapped(norm.input(training::kBeta)));
   Node* const result = context.graph().AddNode(op::FusedBatchNormGrad, inputs, node.attrs(), node.name());
-  return GradientsOf(result);
+  return backward::OutputsOf(result);
 }
 
 // Add(addend, dx of FusedBatchNormGrad), where the addend was there before: a residual connection begins at x.
@@ -98,7 +92,7 @@ Outputs FuseSum(const Node& node, RewriteContext& context) {
   inputs.push_back(context.Mapped(addend));
   Node* const result = context.graph().AddNode(node.op().name, inputs, node.attrs(), node.name());
   context.Map(reader->output(0), OutputOf(result, backward::kDx));
-  return GradientsOf(result);
+  return backward::OutputsOf(result);
 }
 
 // The gradient of filters reads the images that the forward pass convolved. Where a normalization made them, they are

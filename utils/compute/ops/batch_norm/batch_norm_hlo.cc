@@ -84,12 +84,10 @@ void EmitGradient(const Node& node, HloBuilder& hlo) {
   namespace places = fused_batch_norm_grad;
   Channels channels(hlo, node.input(places::kX).shape());
   const auto in = [&](places::Input place) { return hlo.In(node.input(place)); };
-  const int last = node.num_inputs() - 1;
-  const bool has_addend = last >= places::kBeta && node.input(last).type() == node.input(places::kDy).type();
-  const bool has_beta = last - (has_addend ? 1 : 0) == places::kBeta;
+  const places::OptionalInputs optional = places::OptionalInputsOf(node);
   HloValue dy = hlo.InFloat(node.input(places::kDy));
   const HloValue x = hlo.InFloat(node.input(places::kX)), inverse = in(places::kInverseDeviation);
-  if (has_beta) {
+  if (optional.beta) {
     const HloValue y = Normalize(hlo, channels, x, in(places::kMean), inverse, in(places::kGamma), in(places::kBeta));
     dy = hlo.Select(hlo.Compare("GT", y, hlo.SplatLike(0, y)), dy, hlo.SplatLike(0, dy));
   }
@@ -100,7 +98,7 @@ void EmitGradient(const Node& node, HloBuilder& hlo) {
   const HloValue h_part = hlo.Mul(h, channels.Repeat(hlo.Div(dgamma, count)));
   const HloValue scale = channels.Repeat(hlo.Mul(inverse, in(places::kGamma)));
   const HloValue dx = hlo.Mul(scale, hlo.Sub(hlo.Sub(dy, mean_part), h_part));
-  hlo.Out(node, places::kDx, has_addend ? hlo.Add(dx, hlo.InFloat(node.input(last))) : dx);
+  hlo.Out(node, places::kDx, optional.addend ? hlo.Add(dx, hlo.InFloat(node.input(*optional.addend))) : dx);
   hlo.Out(node, places::kGammaGradient, dgamma);
   hlo.Out(node, places::kBetaGradient, dbeta);
 }

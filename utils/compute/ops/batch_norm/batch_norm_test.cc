@@ -268,27 +268,53 @@ TEST_CASE("What others give to the gradient of x is added by the normalization's
   }
 }
 
-TEST_CASE("Gradients of many rows are those of the CPU") {
+// The gradients of x, gamma and beta of ResidualCase in closed form; in[3] is the gradient of y.
+std::vector<Doubles> ResidualGradients(const std::vector<Doubles>& in, After after) {
+  const Doubles &x = in[0], &gamma = in[1], &dy = in[3];
+  const Normalized norm = Normalize(x, gamma, in[2]);
+  const size_t channels = gamma.size();
+  const double n = static_cast<double>(x.size() / channels);
+  const auto scale = [&](size_t c) { return 1 / std::sqrt(norm.variance[c] * (n - 1) / n + kEpsilon); };
+  const auto normalized = [&](size_t i) { return (x[i] - norm.mean[i % channels]) * scale(i % channels); };
+  const auto passed = [&](size_t i) { return after == After::kRelu && norm.y[i] <= 0 ? 0.0 : dy[i]; };
+  Doubles dx = dy, d_gamma(channels), d_beta(channels);
+  for (size_t i = 0; i < x.size(); ++i) {
+    d_gamma[i % channels] += passed(i) * normalized(i);
+    d_beta[i % channels] += passed(i);
+  }
+  for (size_t i = 0; i < x.size(); ++i) {
+    const size_t c = i % channels;
+    dx[i] += gamma[c] * scale(c) * (passed(i) - d_beta[c] / n - normalized(i) * d_gamma[c] / n);
+  }
+  return {dx, d_gamma, d_beta};
+}
+
+TEST_CASE("Gradients of many rows are those of the closed form") {
   const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
   const DType dtype = GENERATE(DType::kFloat32, DType::kBFloat16, DType::kFloat16);
   for (const Shape& shape : std::vector<Shape>{{1100, 8}, {333, 72}, {1100, 7}}) {
     for (const After after : {After::kNothing, After::kRelu}) {
       CAPTURE(kind, dtype, shape);
-      const testing::OpCase test = ResidualCase(shape, after);
+      testing::OpCase test = ResidualCase(shape, after);
+      test.inputs.push_back(testing::RandomTensor(shape, 5));
       std::vector<Tensor> inputs;
-      for (const Tensor& input : test.inputs) inputs.push_back(input.CastTo(dtype));
-      const auto gradients = [&](absl::Span<const Value> in) {
-        const std::vector<Value> y = test.build(in), seeds = {in[0]};
-        return Gradients(y, seeds, in);
-      };
-      const std::vector<Tensor> got = testing::RunOn(kind, inputs, gradients),
-                                want = testing::RunOnCpu(inputs, gradients);
+      std::vector<Doubles> exact;
+      for (const Tensor& input : test.inputs) {
+        inputs.push_back(input.CastTo(dtype));
+        exact.push_back(testing::ToDoubles(inputs.back()));
+      }
+      const std::vector<Tensor> got = testing::RunOn(kind, inputs, [&](absl::Span<const Value> in) {
+        const std::vector<Value> y = test.build(in.subspan(0, 3)), seeds = {in[3]};
+        return Gradients(y, seeds, in.subspan(0, 3));
+      });
+      const std::vector<Doubles> want = ResidualGradients(exact, after);
       for (size_t k = 0; k < want.size(); ++k) {
-        const Doubles of_device = testing::ToDoubles(got[k]), of_cpu = testing::ToDoubles(want[k]);
+        const Doubles gradient = testing::ToDoubles(got[k]);
+        REQUIRE(gradient.size() == want[k].size());
         double largest = 0, difference = 0;
-        for (size_t i = 0; i < of_cpu.size(); ++i) {
-          largest = std::max(largest, std::abs(of_cpu[i]));
-          difference = std::max(difference, std::abs(of_device[i] - of_cpu[i]));
+        for (size_t i = 0; i < gradient.size(); ++i) {
+          largest = std::max(largest, std::abs(want[k][i]));
+          difference = std::max(difference, std::abs(gradient[i] - want[k][i]));
         }
         CHECK(difference <= (dtype == DType::kFloat32 ? 1e-5 : dtype == DType::kFloat16 ? 1e-3 : 8e-3) * largest);
       }
@@ -345,6 +371,14 @@ TEST_CASE("Inputs that do not fit say so") {
              Catch::Contains("FusedBatchNorm: input 1 must be float32[3]"));
   CHECK_THAT(error({DType::kBFloat16, {2, 3}}, {DType::kBFloat16, {3}}), Catch::Contains("must be float32[3]"));
   CHECK_THAT(error({DType::kFloat32, {3}}, {DType::kFloat32, {3}}), Catch::Contains("rank 2 or more"));
+  const TensorType scalar{DType::kFloat32, {}};
+  CHECK_THAT(std::string(testing::BuildStatus({scalar},
+                                              [](absl::Span<const Value> in) {
+                                                return std::vector<Value>{
+                                                    SyncBatchNorm(in[0], in[0], in[0], in[0], kEpsilon).y};
+                                              })
+                             .message()),
+             Catch::Contains("SyncBatchNorm: needs x [..., C] of rank 2 or more, got float32[]"));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <numeric>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "utils/compute/ops/batch_norm/batch_norm.h"
 #include "utils/compute/ops/collective/collective.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
@@ -13,6 +15,11 @@ namespace official::compute {
 BatchNormResult SyncBatchNorm(Value x, Value gamma, Value beta, Value weight, double epsilon) {
   if (!x || !weight) return {};
   Graph& graph = *x.graph();
+  if (x.shape().rank() < 2) {
+    graph.Fail(absl::InvalidArgumentError(
+        absl::StrCat("SyncBatchNorm: needs x [..., C] of rank 2 or more, got ", x.type().ToString())));
+    return {};
+  }
   const auto constant = [&](double value) { return graph.Constant(Tensor::Scalar(static_cast<float>(value))); };
   const auto sum = [](Value v) { return AllReduce({v}, /*num_packs=*/1)[0]; };
   const Value values = x.dtype() == DType::kFloat32 ? x : Cast(x, DType::kFloat32);

@@ -293,6 +293,32 @@ TEST_CASE("Integers are computed exactly") {
   CHECK(square.data<int32_t>()[0] == 2147395600);
 }
 
+// As TensorFlow does: the low bits of the result.
+TEMPLATE_TEST_CASE("Integers that overflow wrap around", "", int32_t, int64_t) {
+  constexpr TestType kLowest = std::numeric_limits<TestType>::min(), kMost = std::numeric_limits<TestType>::max();
+  const Tensor a = Tensor::Of<TestType>({3}, {kLowest, kMost, kMost / 2 + 1}),
+               b = Tensor::Of<TestType>({3}, {-1, -1, 4});
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const std::vector<Tensor> y = testing::RunOn(kind, {a, b}, [](absl::Span<const Value> in) {
+    return std::vector<Value>{Neg(in[0]),
+                              Abs(in[0]),
+                              Square(in[0]),
+                              Add(in[0], in[1]),
+                              Sub(in[0], in[1]),
+                              Mul(in[0], in[1]),
+                              SquaredDifference(in[0], in[1])};
+  });
+  using Values = std::vector<TestType>;
+  const auto values = [&](int i) { return Values(y[i].flat<TestType>().begin(), y[i].flat<TestType>().end()); };
+  CHECK(values(0) == Values{kLowest, -kMost, kLowest / 2});
+  CHECK(values(1) == Values{kLowest, kMost, kMost / 2 + 1});
+  CHECK(values(2) == Values{0, 1, 0});
+  CHECK(values(3) == Values{kMost, kMost - 1, kMost / 2 + 5});
+  CHECK(values(4) == Values{kLowest + 1, kLowest, kMost / 2 - 3});
+  CHECK(values(5) == Values{kLowest, -kMost, 0});
+  CHECK(values(6) == Values{1, 0, 16});
+}
+
 Tensor CastOn(const std::string& kind, const Tensor& x, DType dtype) {
   return testing::RunOn(kind, {x},
                         [&](absl::Span<const Value> in) { return std::vector<Value>{Cast(in[0], dtype)}; })[0];

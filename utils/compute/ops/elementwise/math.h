@@ -1,6 +1,7 @@
 // The mathematics of the elementwise ops, each written once: plain functions of scalars that every kernel calls, fused
 // or not, on the CPU and in CUDA code. bfloat16 and half are computed in float. Predicates give 1 or 0 in the type of
-// their operands, so that a chain of instructions stays in one type.
+// their operands, so that a chain of instructions stays in one type. Integers that overflow wrap around, as in
+// TensorFlow.
 //
 // Exp, Log, Tanh, Sigmoid, Sin and Cos have no branches and no library calls: a loop over them becomes vector code.
 // Their error is at most 2 units in the last place of a float; denormal results may be flushed to zero. The
@@ -29,17 +30,25 @@ inline constexpr float kRoundToInt = 12582912.0f;
 OFFICIAL_HOST_DEVICE inline int32_t BitsOf(float x) { return __builtin_bit_cast(int32_t, x); }
 OFFICIAL_HOST_DEVICE inline float FloatOf(int32_t bits) { return __builtin_bit_cast(float, bits); }
 
+// The type that T is added, subtracted and multiplied in. In C++ only unsigned integers wrap around.
+template <typename T>
+using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+
 struct Neg {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T x) const {
-    return -x;
+    return static_cast<T>(-static_cast<Wrapping<T>>(x));
   }
 };
 
 struct Abs {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T x) const {
-    return std::abs(x);
+    if constexpr (std::is_integral_v<T>) {
+      return x < 0 ? Neg()(x) : x;
+    } else {
+      return std::abs(x);
+    }
   }
 };
 
@@ -54,7 +63,8 @@ struct Sign {
 struct Square {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T x) const {
-    return x * x;
+    const auto factor = static_cast<Wrapping<T>>(x);
+    return static_cast<T>(factor * factor);
   }
 };
 
@@ -194,21 +204,21 @@ struct RoundToHalf {
 struct Add {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
-    return a + b;
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
   }
 };
 
 struct Sub {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
-    return a - b;
+    return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
   }
 };
 
 struct Mul {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
-    return a * b;
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
   }
 };
 
@@ -240,7 +250,7 @@ struct Pow {
 struct SquaredDifference {
   template <typename T>
   OFFICIAL_HOST_DEVICE T operator()(T a, T b) const {
-    return (a - b) * (a - b);
+    return Square()(Sub()(a, b));
   }
 };
 

@@ -15,6 +15,9 @@ namespace official::compute {
 // backward pass (TanhGrad): second derivatives exist only of ops whose first ones are computed by ops that have some.
 // Through integers, comparisons and Sign no gradient flows.
 //
+// The rules read variables where this is called: call it before the updates of what the forward pass has read, or the
+// gradients mix old and new values.
+//
 // The gradient of a table that is only read by Gather is an IndexedSlices node: its inputs are indices int32 [n] and
 // rows [n, ...], its output the dense gradient. An op that knows sparse gradients (LazyAdam) takes the inputs, and the
 // dense sum is then never computed.

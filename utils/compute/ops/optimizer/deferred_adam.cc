@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/compute/graph/op_def.h"
@@ -162,6 +163,17 @@ std::vector<VariableGradient> CaughtUp(absl::Span<const VariableGradient> variab
         {variable, IndexedSlices(ids[i], gradient.node()->input(indexed_slices::kRows), variable.shape())});
   }
   return result;
+}
+
+absl::flat_hash_set<Value> CaughtUpTables(const Graph& graph) {
+  absl::flat_hash_set<Value> tables;
+  for (const auto& node : graph.nodes()) {
+    if (!node->Is(op::CatchUpRows)) continue;
+    for (int i = deferred_adam::kNumSteps; i < node->num_inputs(); i += deferred_adam::kCatchUpGroupSize) {
+      tables.insert(node->input(i + deferred_adam::kTable));
+    }
+  }
+  return tables;
 }
 
 bool AreCaughtUp(Value ids) { return ids && ids.node()->Is(op::CatchUpRows); }

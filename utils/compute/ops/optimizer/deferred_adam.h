@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 
@@ -43,6 +44,10 @@ struct TableRows {
 // must be those of Adam, which must occur once in a graph. It has no gradient. Running fails with InvalidArgument if an
 // id is outside its table. GPUs take up to 16 tables.
 //
+// The gradient of each table must be an IndexedSlices with one of the results as its ids: Gather reads the table once,
+// by these ids, and nothing else that has a gradient reads it (a second Gather, an L2Loss). Otherwise Adam fails the
+// graph with InvalidArgument.
+//
 // With several replicas, or several micro-batches in a step (Graph::step_context), gradients are dense sums and no
 // step can be deferred: the ids are then returned as they are. Otherwise steps are deferred on every device and for any
 // number of ids, also where a batch reads so many of the rows that dense Adam would take less time. PJRT devices alone
@@ -51,6 +56,9 @@ std::vector<Value> CatchUpRows(absl::Span<const TableRows> tables, const AdamPar
 
 // True for ids that CatchUpRows returned.
 bool AreCaughtUp(Value ids);
+
+// The tables whose rows the graph's CatchUpRows bring up to date.
+absl::flat_hash_set<Value> CaughtUpTables(const Graph& graph);
 
 // Returns the variables with gradients, IndexedSlices of any ids, whose rows a CatchUpRows brings up to date, for
 // graphs with any StepContext.

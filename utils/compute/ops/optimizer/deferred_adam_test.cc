@@ -1,12 +1,17 @@
 #include "utils/compute/ops/optimizer/deferred_adam.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "utils/compute/cpu/parallel.h"
 #include "utils/compute/ops/array/array.h"
+#include "utils/compute/ops/elementwise/elementwise.h"
+#include "utils/compute/ops/gradients/gradients.h"
 #include "utils/compute/testing/op_test.h"
 
 namespace official::compute {
@@ -192,6 +197,54 @@ TEST_CASE("Steps of several replicas, or whose updates must be whole, are not de
   const Value ids = graph.Input("ids", {DType::kInt32, {kFewIds}});
   CHECK(CatchUpRows({{table, ids}}, {}) == std::vector<Value>{ids});
   CHECK(graph.nodes().size() == 2);
+}
+
+// The table, its moments and the powers after some steps, of which each reads 6 of 50 rows by Gather, as `dtype`.
+std::vector<Tensor> TrainedByGather(const std::string& kind, DType dtype, bool deferred) {
+  const auto device = MakeDevice(kind).value();
+  Graph graph;
+  const Value table = graph.Variable({"table", {DType::kFloat32, {50, 21}}, Initializer::Normal(1)});
+  const Value ids = graph.Input("ids", {DType::kInt32, {kFewIds}});
+  const Value rows = Gather(table, deferred ? CatchUpRows({{table, ids}}, {})[0] : ids);
+  const Value gradient = Gradients(Square(Cast(rows, dtype)), {table})[0];
+  const std::vector<Node*> update = Adam(graph.Constant(Tensor::Scalar(0.01f)), {{table, gradient}}, {});
+  const auto defers = [](const Node* node) { return node->Is(op::ApplyDeferredAdam); };
+  REQUIRE(std::any_of(update.begin(), update.end(), defers) == deferred);
+  Node* const settle = SettleRows(graph);
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, 1).ok());
+  const auto step = Program::Compile(graph, {{ids}, {}, update}, *device, variables).value();
+  for (int i = 0; i < 30; ++i) REQUIRE(testing::RunAndWait(*step, {RandomInts({kFewIds}, i, 50)}, *device).ok());
+  if (deferred) REQUIRE(Program::Compile(graph, {{}, {}, {settle}}, *device, variables).value()->Run({}).ok());
+  std::vector<Tensor> values;
+  for (const char* name : {"table", "table/Adam", "table/Adam_1", "beta1_power", "beta2_power"}) {
+    values.push_back(variables.Read(name).value());
+  }
+  return values;
+}
+
+TEST_CASE("Steps of a table that Gather reads are deferred, in whatever type its rows are then computed with") {
+  const std::string kind = EachKind();
+  const DType dtype = GENERATE(DType::kFloat32, DType::kFloat16);
+  CAPTURE(kind, DTypeName(dtype));
+  CheckSameBits(TrainedByGather(kind, dtype, true), TrainedByGather(kind, dtype, false));
+}
+
+TEST_CASE("A table that was given to CatchUpRows and has a gradient of other rows too is an error") {
+  const bool is_dense = GENERATE(true, false), lazy = GENERATE(true, false);
+  Graph graph;
+  const Value a = graph.Variable({"a", {DType::kFloat32, {8, 4}}, Initializer::Normal(1)});
+  const Value b = graph.Variable({"b", {DType::kFloat32, {8, 4}}, Initializer::Normal(1)});
+  const Value ids = graph.Input("ids", {DType::kInt32, {2}}), more = graph.Input("more", {DType::kInt32, {2}});
+  const std::vector<Value> caught_up = CatchUpRows({{a, ids}, {b, ids}, {b, more}}, {});
+  const Value rows = Mul(Gather(a, caught_up[0]), Gather(b, caught_up[1]));
+  const Value others = is_dense ? Square(b) : Square(Gather(b, caught_up[2]));
+  const std::vector<Value> gradients =
+      Gradients({rows, others}, {graph.Input("d_rows", rows.type()), graph.Input("d_others", others.type())}, {a, b});
+  CHECK(Adam(graph.Constant(Tensor::Scalar(0.1f)), {{a, gradients[0]}, {b, gradients[1]}}, {.lazy = lazy}).empty());
+  CHECK(absl::IsInvalidArgument(graph.status()));
+  CHECK_THAT(std::string(graph.status().message()),
+             Contains("variable b was given to CatchUpRows, but its gradient is not of those rows alone"));
 }
 
 TEST_CASE("An id outside its table is an error") {

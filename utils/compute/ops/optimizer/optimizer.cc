@@ -1,5 +1,6 @@
 #include "utils/compute/ops/optimizer/optimizer.h"
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "utils/compute/core/status.h"
@@ -212,6 +213,7 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
   const Attrs attrs =
       WithGuard({{"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}}, inputs);
   const std::vector<Value> scalars = Scalars(inputs, {beta1_power, beta2_power});
+  const absl::flat_hash_set<Value> caught_up = CaughtUpTables(graph);
   std::vector<Value> dense = scalars;
   std::vector<VariableGradient> deferred;
   std::vector<Node*> updates;
@@ -221,6 +223,13 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
     if (defers || (is_sparse && AreCaughtUp(gradient.node()->input(indexed_slices::kIndices)))) {
       deferred.push_back({variable, gradient});
       continue;
+    }
+    if (caught_up.contains(variable)) {
+      graph.Fail(absl::InvalidArgumentError(
+          absl::StrCat("variable ", variable.node()->name(),
+                       " was given to CatchUpRows, but its gradient is not of those rows "
+                       "alone; gather all rows that the step reads at once, by the ids that CatchUpRows returns")));
+      return {};
     }
     const Value m = Slot(variable, "Adam", params.scope), v = Slot(variable, "Adam_1", params.scope);
     if (params.lazy && is_sparse) {

@@ -20,13 +20,15 @@ absl::StatusOr<std::vector<TensorType>> Infer(const InferContext& c) {
   return SameTypeAsInput(c);
 }
 
-// oneDNN 2.6 has no float16 on CPUs, and moved as bfloat16 denormals become 0 where the processor has no AVX-512.
-Kernel MoveHalves(const Shape& images, Layout to) {
+// Moves elements of the types that oneDNN 2.6 does not have on CPUs. (float16 moved as bfloat16 would lose its
+// denormals where the processor has no AVX-512.)
+template <typename T>
+Kernel Move(const Shape& images, Layout to) {
   constexpr int64_t kBlock = 16;  // channels of a pixel that kChannelBlocked keeps together
   const int64_t pixels = images.dim(1) * images.dim(2), channels = images.dim(3), blocks = channels / kBlock;
   return {[=, n = images.dim(0)](const KernelArgs& args) {
-    const Half* const x = args.input<Half>(0);
-    Half* const y = args.output<Half>(0);
+    const T* const x = args.input<T>(0);
+    T* const y = args.output<T>(0);
     ParallelFor(n * blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         for (int64_t p = 0; p < pixels; ++p) {
@@ -43,10 +45,22 @@ Kernel MoveHalves(const Shape& images, Layout to) {
 
 absl::StatusOr<Kernel> Make(const KernelSpec& spec) {
   const TensorType images = spec.input(0);
-  if (images.dtype == DType::kFloat16) return MoveHalves(images.shape, LayoutAttr(spec.attrs(), "to"));
+  const Layout to = LayoutAttr(spec.attrs(), "to");
+  switch (images.dtype) {
+    case DType::kFloat16:
+      return Move<Half>(images.shape, to);
+    case DType::kBool:
+      return Move<bool>(images.shape, to);
+    case DType::kInt32:
+      return Move<int32_t>(images.shape, to);
+    case DType::kInt64:
+      return Move<int64_t>(images.shape, to);
+    default:
+      break;
+  }
   return CatchOnednn("Reorder", [&]() -> absl::StatusOr<Kernel> {
-    const OnednnPrimitive reorder = OnednnReorder(OnednnImages(images, LayoutAttr(spec.attrs(), "from")),
-                                                  OnednnImages(images, LayoutAttr(spec.attrs(), "to")));
+    const OnednnPrimitive reorder =
+        OnednnReorder(OnednnImages(images, LayoutAttr(spec.attrs(), "from")), OnednnImages(images, to));
     return Kernel{[reorder](const KernelArgs& args) { return reorder.Run({args.inputs[0], args.outputs[0]}); }};
   });
 }
@@ -60,7 +74,7 @@ const bool registered_op = RegisterOp({
 const bool registered_kernel = RegisterKernel({
     .op = op::Reorder,
     .device_kind = "cpu",
-    .dtypes = StorageTypesAnd({DType::kUInt8}),
+    .dtypes = StorageTypesAnd({DType::kUInt8, DType::kBool, DType::kInt32, DType::kInt64}),
     .make = Make,
     .layout =
         [](const Node& node, absl::Span<const Layout>) {

@@ -21,8 +21,11 @@ TEST_CASE("Images come back as they went through the blocked layout") {
       const Tensor given = x.CastTo(dtype);
       CHECK(testing::ToDoubles(Blocked(given)) == testing::ToDoubles(given));
     }
-    const Tensor codes = testing::RandomInts({3, 5, 7, channels}, 2, 256).CastTo(DType::kUInt8);
-    CHECK(testing::ToDoubles(Blocked(codes)) == testing::ToDoubles(codes));
+    // What comparisons and casts make of images.
+    for (const DType dtype : {DType::kUInt8, DType::kBool, DType::kInt32, DType::kInt64}) {
+      const Tensor codes = testing::RandomInts({3, 5, 7, channels}, 2, dtype == DType::kBool ? 2 : 256).CastTo(dtype);
+      CHECK(testing::ToDoubles(Blocked(codes)) == testing::ToDoubles(codes));
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "utils/compute/graph/may_move.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/graph/rewrite.h"
 #include "utils/compute/ops/check_numerics/check_numerics.h"
@@ -61,15 +62,21 @@ struct Pattern {
   const Node* correct = nullptr;        // Sum(Cast(Equal(ArgMax(logits), labels))), if there is one
 };
 
+// True if `node` reads the same in the place of `losses`, before or behind it.
+bool MayMoveTo(const Node& losses, const Node& node) {
+  return node.id() < losses.id() ? ReadsTheSameAt(node, losses) : MayMoveBefore(node, losses);
+}
+
 // The sum over rows of whether ArgMax is the label, which is computed behind the losses; nullptr if there is none.
-const Node* CountOfCorrect(Value logits, Value labels, int behind, RewriteContext& context) {
+const Node* CountOfCorrect(Value logits, Value labels, const Node& losses, RewriteContext& context) {
   for (const Node* equal : context.Readers(labels)) {
     if (!equal->Is(op::Equal)) continue;
     const Value found = BehindCast(equal->input(equal->input(0) == labels ? 1 : 0));
     if (!found.node()->Is(op::ArgMax) || found.node()->input(0) != logits) continue;
+    if (!MayMoveTo(losses, *found.node())) continue;
     const Node* const cast = context.OnlyReader(equal->output(0));
     const Node* const sum = cast != nullptr && cast->Is(op::Cast) ? context.OnlyReader(cast->output(0)) : nullptr;
-    if (ReducesAll(sum, op::Sum) && sum->id() > behind) return sum;
+    if (ReducesAll(sum, op::Sum) && sum->id() > losses.id()) return sum;
   }
   return nullptr;
 }
@@ -89,7 +96,7 @@ std::optional<Pattern> PatternOf(const Node& node, RewriteContext& context) {
   if (!ReducesAll(found.mean, op::Mean) || found.gradient == nullptr ||
       !found.gradient->Is(op::SparseSoftmaxCrossEntropyGrad) || found.gradient->input(backward::kLogits) != logits ||
       found.gradient->input(backward::kLabels) != labels ||
-      !found.gradient->input(backward::kLossGradients).node()->Is(op::Constant)) {
+      !found.gradient->input(backward::kLossGradients).node()->Is(op::Constant) || !MayMoveTo(node, *found.gradient)) {
     return std::nullopt;
   }
   for (const Node* reader : context.Readers(found.mean->output(0))) {
@@ -100,14 +107,14 @@ std::optional<Pattern> PatternOf(const Node& node, RewriteContext& context) {
   const Value narrow = BehindCast(logits);
   const Node* const cast = context.OnlyReader(found.logits_gradient);
   if (IsStorageType(narrow.dtype()) && logits.dtype() == DType::kFloat32 && cast != nullptr && cast->Is(op::Cast) &&
-      cast->output_types()[0].dtype == narrow.dtype()) {
+      cast->output_types()[0].dtype == narrow.dtype() && MayMoveTo(node, *logits.node())) {
     found.logits = narrow;
     found.logits_gradient = cast->output(0);
   }
   for (const Node* reader : context.Readers(found.logits_gradient)) {
     if (reader->Is(op::BiasAddGrad)) found.bias_gradient = reader;
   }
-  found.correct = CountOfCorrect(logits, labels, node.id(), context);
+  found.correct = CountOfCorrect(logits, labels, node, context);
   return found;
 }
 

@@ -9,6 +9,7 @@
 #include "utils/compute/ops/check_numerics/check_numerics.h"
 #include "utils/compute/ops/elementwise/elementwise.h"
 #include "utils/compute/ops/gradients/gradients.h"
+#include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/reduction/reduction.h"
 #include "utils/compute/ops/softmax/softmax.h"
 #include "utils/compute/ops/top_k/top_k.h"
@@ -122,6 +123,30 @@ TEST_CASE("A step's losses, their gradient and its accuracy become one node") {
   const bool fuses = KernelRegistry::Global().Find(op::MeanCrossEntropy, kind, dtype) != nullptr;
   CHECK((kernels.find("MeanCrossEntropy(") != std::string::npos) == fuses);
   if (fuses) CHECK(std::count(kernels.begin(), kernels.end(), '\n') == 2);  // it and BiasAdd
+}
+
+// The gradient of logits that are a variable, which an update makes zero behind the loss: of the zeros, and of the
+// logarithms of the sums that the loss has seen.
+Doubles GradientBehindUpdate(const std::string& kind, bool fuse) {
+  Graph graph;
+  const Value logits = graph.Variable({"logits", {DType::kFloat32, {3, 4}}, Initializer::Normal(1)});
+  const Value labels = graph.Input("labels", {DType::kInt32, {3}});
+  const Value loss = Mean(SparseSoftmaxCrossEntropy(logits, labels));
+  const std::vector<Node*> update = GradientDescent(graph.Constant(Tensor::Scalar(1.0f)), {{logits, logits}});
+  const Value gradient = Gradients(loss, {logits})[0];
+  const std::unique_ptr<Device> device = MakeDevice(kind).value();
+  VariableStore variables(*device);
+  REQUIRE(variables.Create(graph, /*seed=*/1).ok());
+  const auto program =
+      Program::Compile(graph, {{labels}, {loss, gradient}, update}, *device, variables, {.fuse = fuse}).value();
+  REQUIRE(testing::RunAndWait(*program, {Tensor::Of<int32_t>({3}, {0, 3, 1})}, *device).ok());
+  return testing::ToDoubles(program->Fetch(1).value());
+}
+
+TEST_CASE("The gradient of logits is not moved before an update of them") {
+  const std::string kind = GENERATE(from_range(testing::KindsUnderTest()));
+  const Doubles fused = GradientBehindUpdate(kind, true), plain = GradientBehindUpdate(kind, false);
+  for (size_t i = 0; i < plain.size(); ++i) CHECK(fused[i] == Approx(plain[i]).margin(1e-6));
 }
 
 absl::Status StatusOfStep(const std::string& kind, const Tensor& logits, const Tensor& labels) {
