@@ -48,9 +48,9 @@ class Exchange {
   virtual int incarnation() const { return 0; }
   // Returns OK, or Cancelled once another worker has failed or is lost, without waiting for a frame.
   virtual absl::Status Check() = 0;
-  // Ends all waits, of all workers, now and later, for frames that were not sent before. Where it is called, it has an
-  // error that is told; the others are Cancelled with a text that names this worker and has the reason, if there is
-  // one. The first call counts.
+  // Ends all waits, of all workers, now and later, for frames that were not sent before, and those of Send, whose
+  // frames are then dropped. Where it is called, it has an error that is told; the others are Cancelled with a text
+  // that names this worker and has the reason, if there is one. The first call counts.
   virtual void Fail(absl::string_view reason) = 0;
 
   // Workers that are lost, by their numbers in the cluster: they went, or were silent for too long, without a word.

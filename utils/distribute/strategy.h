@@ -44,7 +44,7 @@ struct ServerTasks {
 
 struct StrategyOptions {
   std::string name = "";  // TensorFlow's; empty: the one that the number of replicas and workers has by default
-  std::string device_kind = "cpu";
+  std::string device_kind = "cpu";          // or, once its backend is loaded, compute::kCudaKind or kPjrtKind
   int num_replicas = 1;                     // of all workers together; with `servers` of this task
   std::optional<Workers> workers = {};      // where this process is not the only one
   std::optional<ServerTasks> servers = {};  // instead of `workers`: this process is one of these tasks
@@ -185,7 +185,7 @@ absl::StatusOr<std::vector<T>> Strategy::Gather(std::vector<T> own) const {
 
 // Returns the strategy of upstream's get_distribution_strategy(num_gpus, all_reduce_alg)
 // (official/utils/misc/distribution_utils.py): without GPUs one_device on the CPU, with one one_device on it, with more
-// mirrored. Errors: those of Create.
+// mirrored. The CUDA backend must be loaded if there are any (compute::LoadCudaBackend). Errors: those of Create.
 absl::StatusOr<std::unique_ptr<Strategy>> GetDistributionStrategy(int num_gpus,
                                                                   std::optional<std::string> all_reduce_alg = {});
 

@@ -13,6 +13,7 @@
 
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
+#include "utils/distribute/grpc/connect_options.h"
 #include "utils/distribute/grpc/socket_address.h"
 
 namespace official::distribute {
@@ -37,7 +38,7 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Listen(const std::string& ad
   for (const int fd : listeners) {
     // As gRPC sets them where it listens itself. Connections inherit both.
     const int on = 1;
-    const auto timeout_ms = static_cast<unsigned>(std::chrono::milliseconds(peer_timeout).count());
+    const int timeout_ms = TimeoutMilliseconds(peer_timeout);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);
   }

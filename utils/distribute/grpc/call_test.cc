@@ -30,10 +30,10 @@ std::string FreeLoopbackAddress() {
   return absl::StrCat("127.0.0.1:", port);
 }
 
-ConnectOptions WithSecret(const std::string& secret) {
+ConnectOptions WithSecret(const std::string& secret, std::chrono::seconds start_timeout = kLong) {
   ConnectOptions options;
   options.secret = secret;
-  options.start_timeout = std::chrono::seconds(1);
+  options.start_timeout = start_timeout;
   return options;
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("A server that is not there is waited for, for a time") {
   const auto call = [&](std::function<bool()> gives_up) {
     return MakeCall({.name = "the server of ps 0",
                      .address = address,
-                     .connect = WithSecret("s"),
+                     .connect = WithSecret("s", std::chrono::seconds(1)),
                      .gives_up = std::move(gives_up)})
         .status();
   };
@@ -184,7 +184,6 @@ TEST_CASE("A server that is not there is waited for, for a time") {
 TEST_CASE("A name that is not known is not waited for when another server refuses its task") {
   std::vector<std::string> log;
   ConnectOptions connect = WithSecret("s");
-  connect.start_timeout = kLong;
   connect.log = [&](const std::string& line) { log.push_back(line); };
   int asked = 0;
   const absl::Status status = MakeCall({.name = "the server of ps 0",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -57,6 +58,12 @@ inline std::string TaskName(const ConnectOptions& options, int worker) {
 inline std::chrono::milliseconds StartTimeLeft(const ConnectOptions& options) {
   const auto left = options.begin + options.start_timeout - std::chrono::steady_clock::now();
   return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(left), std::chrono::milliseconds(0));
+}
+
+// Returns the timeout for gRPC and sockets, which take an int of milliseconds: at most 24 days.
+inline int TimeoutMilliseconds(std::chrono::seconds timeout) {
+  constexpr std::chrono::milliseconds kMost(std::numeric_limits<int>::max());
+  return static_cast<int>(std::min<std::chrono::milliseconds>(timeout, kMost).count());
 }
 
 // Returns true if the job goes on without this one.

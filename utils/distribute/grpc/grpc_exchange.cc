@@ -34,20 +34,23 @@ class GrpcExchange : public Exchange {
         refusals_(std::move(refusals)),
         mailbox_(std::move(mailbox)),
         host_(std::move(host)),
-        server_(std::move(server)) {}
+        server_(std::move(server)) {
+    mailbox_->SetOnFailed([this] { EndWaits(); });
+  }
 
   // What has been sent arrives at those who still want it.
   ~GrpcExchange() override {
     constexpr std::chrono::seconds kMostWait(5);
     constexpr std::chrono::milliseconds kLookEvery(5);
     const auto deadline = std::chrono::steady_clock::now() + kMostWait;
-    for (const auto& [key, sender] : senders_) sender->SendEnd();
-    for (const auto& [key, sender] : senders_) {
+    Senders senders = TakeSenders();
+    for (const auto& [key, sender] : senders) sender->SendEnd();
+    for (const auto& [key, sender] : senders) {
       while (!mailbox_->IsGone(key.first) && std::chrono::steady_clock::now() < deadline) {
         if (sender->WaitUntilTaken(kLookEvery)) break;
       }
     }
-    senders_.clear();
+    senders.clear();
     if (host_ != nullptr) {
       host_->Dismiss(finished_ ? absl::OutOfRangeError("the job was done without this worker")
                                : absl::UnavailableError("worker 0 has ended, or begins again"));
@@ -173,6 +176,16 @@ class GrpcExchange : public Exchange {
   Senders AllSenders() {
     const std::lock_guard<std::mutex> lock(senders_mutex_);
     return senders_;
+  }
+  // Returns all senders, and leaves none: another worker may fail while this exchange ends.
+  Senders TakeSenders() {
+    const std::lock_guard<std::mutex> lock(senders_mutex_);
+    return std::exchange(senders_, {});
+  }
+  // Ends the waits of Send. One that begins later, to a sender that is opened then, knows of the failure before.
+  void EndWaits() {
+    const std::lock_guard<std::mutex> lock(senders_mutex_);
+    for (const auto& [key, sender] : senders_) sender->EndWaits();
   }
   // Waits until there is a connection to a worker. OK also if the worker has gone meanwhile: Receive tells.
   absl::Status WaitForPeer(grpc::Channel& connection, int worker, const std::string& address, Clock::time_point end) {

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <functional>
@@ -17,6 +18,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "utils/distribute/grpc/meeting.h"
+#include "utils/distribute/grpc/peer.h"
+#include "utils/distribute/grpc/slow_peer.h"
+#include "utils/distribute/grpc/socket_address.h"
 #include "utils/distribute/grpc/wire.h"
 
 namespace official::distribute {
@@ -27,7 +32,7 @@ using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using Made = absl::StatusOr<std::unique_ptr<Exchange>>;
 constexpr Exchange::Channel kSums = Exchange::Channel::kSums, kValues = Exchange::Channel::kValues;
-constexpr std::chrono::seconds kLong(60);
+constexpr std::chrono::seconds kLong(60), kShort(1);
 
 // A socket that listens on a free port of this machine, and its address.
 class Listener {
@@ -93,6 +98,18 @@ void End(std::vector<Made>& made) {
   });
 }
 
+// Calls meet(start_timeout) until all that is to happen in that time has, as it returns: on a busy machine workers take
+// long to meet. Returns the timeout, in the end one that is long enough.
+std::chrono::seconds WithTimeEnough(std::chrono::seconds least,
+                                    const std::function<bool(std::chrono::seconds start_timeout)>& meet) {
+  for (const int times : {1, 4}) {
+    if (meet(times * least)) return times * least;
+  }
+  const std::chrono::seconds enough = 20 * least;
+  meet(enough);
+  return enough;
+}
+
 std::string FrameOf(int from, int to, int number, size_t bytes) {
   std::string frame(bytes, '\0');
   for (size_t i = 0; i < bytes; ++i) frame[i] = static_cast<char>(i * 7 + i / 1000 + from * 31 + to * 17 + number);
@@ -154,6 +171,22 @@ TEST_CASE("What a worker has sent before it ended arrives, and then it is said t
   CHECK_THAT(std::string(ended.message()), StartsWith("worker 1 at 127.0.0.1:") && Contains(" has ended its run"));
 }
 
+TEST_CASE("A peer timeout of more milliseconds than an int holds loses nobody") {
+  auto made = Connect(2, [](ConnectOptions& options) { options.peer_timeout = std::chrono::seconds(3'000'000); });
+  const auto exchange_frames = [&](int number) {
+    OnEach(2, [&](int w) {
+      const int other = 1 - w;
+      CHECK((*made[w])->Send(other, kSums, FrameOf(w, other, number, 10)).ok());
+      CHECK((*made[w])->Receive(other, kSums, kLong).value() == FrameOf(other, w, number, 10));
+    });
+  };
+  REQUIRE((made[0].ok() && made[1].ok()));
+  exchange_frames(0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // gRPC asks each second whether the other is there
+  exchange_frames(1);
+  End(made);
+}
+
 TEST_CASE("Only the address of worker 0 has to be known") {
   auto made = Connect(3, [](ConnectOptions& options) { options.addresses[1] = options.addresses[2] = ""; });
   OnEach(3, [&](int w) {
@@ -167,14 +200,18 @@ TEST_CASE("With a secret that all have workers connect, with another none does")
   auto made = Connect(2, [](ConnectOptions& options) { options.secret = "0123456789abcdef"; });
   CHECK((made[0].ok() && made[1].ok()));
   End(made);
-  made = Connect(2, [](ConnectOptions& options) {
-    options.secret = absl::StrCat("0123456789abcde", options.worker);
-    options.start_timeout = std::chrono::seconds(1);
+  const auto waited = WithTimeEnough(kShort, [&](std::chrono::seconds start_timeout) {
+    made = Connect(2, [=](ConnectOptions& options) {
+      options.secret = absl::StrCat("0123456789abcde", options.worker);
+      options.start_timeout = start_timeout;
+    });
+    return absl::IsInvalidArgument(made[1].status());
   });
   CHECK(absl::IsInvalidArgument(made[1].status()));
   CHECK_THAT(std::string(made[1].status().message()), Contains("has another secret; give all the same"));
   CHECK(absl::IsDeadlineExceeded(made[0].status()));
-  CHECK_THAT(std::string(made[0].status().message()), StartsWith("after 1 s there is no worker 1 at 127.0.0.1:"));
+  CHECK_THAT(std::string(made[0].status().message()),
+             StartsWith(absl::StrCat("after ", waited.count(), " s there is no worker 1 at 127.0.0.1:")));
 }
 
 TEST_CASE("All workers tell in what two of them differ") {
@@ -195,47 +232,63 @@ TEST_CASE("All workers tell in what two of them differ") {
 }
 
 TEST_CASE("Two workers of one number, or of clusters of other sizes, do not train together") {
-  const std::vector<std::string> addresses = FreeAddresses(3);
   std::vector<Made> made(3);
-  OnEach(3, [&](int w) {
-    ConnectOptions options;
-    options.worker = w == 2 ? 1 : w;
-    options.addresses = {addresses[0], w == 2 ? addresses[2] : addresses[1], addresses[1]};
-    options.start_timeout = std::chrono::seconds(2);
-    made[w] = MakeGrpcExchange(options);
+  int refused = 0;
+  const auto waited = WithTimeEnough(std::chrono::seconds(2), [&](std::chrono::seconds start_timeout) {
+    const std::vector<std::string> addresses = FreeAddresses(3);
+    OnEach(3, [&](int w) {
+      ConnectOptions options;
+      options.worker = w == 2 ? 1 : w;
+      options.addresses = {addresses[0], w == 2 ? addresses[2] : addresses[1], addresses[1]};
+      options.start_timeout = start_timeout;
+      made[w] = MakeGrpcExchange(options);
+    });
+    refused = absl::IsInvalidArgument(made[1].status()) ? 1 : 2;
+    return absl::IsInvalidArgument(made[refused].status()) && made[3 - refused].status() == made[0].status();
   });
-  const int refused = absl::IsInvalidArgument(made[1].status()) ? 1 : 2;
   CHECK_THAT(std::string(made[refused].status().message()), StartsWith("there is a worker 1 already"));
-  CHECK_THAT(std::string(made[0].status().message()), StartsWith("after 2 s there is no worker 2 at"));
+  CHECK_THAT(std::string(made[0].status().message()),
+             StartsWith(absl::StrCat("after ", waited.count(), " s there is no worker 2 at")));
   CHECK(made[3 - refused].status() == made[0].status());
 
-  made = Connect(2, [](ConnectOptions& options) {
-    options.start_timeout = std::chrono::seconds(2);
-    if (options.worker == 1) options.addresses.push_back("");
+  WithTimeEnough(std::chrono::seconds(2), [&](std::chrono::seconds start_timeout) {
+    made = Connect(2, [=](ConnectOptions& options) {
+      options.start_timeout = start_timeout;
+      if (options.worker == 1) options.addresses.push_back("");
+    });
+    return absl::IsInvalidArgument(made[1].status());
   });
   CHECK_THAT(std::string(made[1].status().message()), StartsWith("worker 1 of 3 workers cannot join a run of 2"));
 }
 
 TEST_CASE("A ps is told of by its own name and number") {
-  const std::vector<std::string> addresses = FreeAddresses(3);
   std::vector<Made> made(3);
-  OnEach(3, [&](int w) {
-    ConnectOptions options;
-    options.worker = w == 0 ? 0 : 2;  // of worker 0, worker 1, ps 0 and ps 1
-    options.num_servers = 2;
-    options.addresses = {addresses[0], "127.0.0.1:1", addresses[w == 0 ? 1 : w], "127.0.0.1:2"};
-    options.start_timeout = std::chrono::seconds(2);
-    made[w] = MakeGrpcExchange(options);
+  int refused = 0;
+  const auto waited = WithTimeEnough(std::chrono::seconds(2), [&](std::chrono::seconds start_timeout) {
+    const std::vector<std::string> addresses = FreeAddresses(3);
+    OnEach(3, [&](int w) {
+      ConnectOptions options;
+      options.worker = w == 0 ? 0 : 2;  // of worker 0, worker 1, ps 0 and ps 1
+      options.num_servers = 2;
+      options.addresses = {addresses[0], "127.0.0.1:1", addresses[w == 0 ? 1 : w], "127.0.0.1:2"};
+      options.start_timeout = start_timeout;
+      made[w] = MakeGrpcExchange(options);
+    });
+    refused = absl::IsInvalidArgument(made[1].status()) ? 1 : 2;
+    return absl::IsInvalidArgument(made[refused].status()) && made[3 - refused].status() == made[0].status();
   });
-  const int refused = absl::IsInvalidArgument(made[1].status()) ? 1 : 2;
   CHECK(made[refused].status().message() == "there is a ps 0 already; give each ps a number of its own");
   CHECK_THAT(std::string(made[0].status().message()),
-             StartsWith("after 2 s there is no worker 1 at 127.0.0.1:1, ps 1 at 127.0.0.1:2"));
+             StartsWith(absl::StrCat("after ", waited.count(),
+                                     " s there is no worker 1 at 127.0.0.1:1, ps 1 at 127.0.0.1:2")));
 
-  made = Connect(2, [](ConnectOptions& options) {
-    options.num_servers = 1;
-    options.start_timeout = std::chrono::seconds(2);
-    if (options.worker == 1) options.addresses.push_back("");
+  WithTimeEnough(std::chrono::seconds(2), [&](std::chrono::seconds start_timeout) {
+    made = Connect(2, [=](ConnectOptions& options) {
+      options.num_servers = 1;
+      options.start_timeout = start_timeout;
+      if (options.worker == 1) options.addresses.push_back("");
+    });
+    return absl::IsInvalidArgument(made[1].status());
   });
   CHECK_THAT(std::string(made[1].status().message()),
              StartsWith("task 1 of 3 workers and ps cannot join a run of 2; tell all of them the same cluster"));
@@ -330,23 +383,26 @@ TEST_CASE("A worker that listens on all interfaces needs no address of its machi
 TEST_CASE("What took long before the meeting is part of the start timeout") {
   ConnectOptions options;
   options.addresses = FreeAddresses(2);
-  options.start_timeout = kLong;
-  options.begin = std::chrono::steady_clock::now() - kLong;
-  const auto start = std::chrono::steady_clock::now();
+  // Who began to wait only now would wait for longer than the test may take.
+  options.start_timeout = std::chrono::hours(1);
+  options.begin = std::chrono::steady_clock::now() - options.start_timeout;
   const std::string host(MakeGrpcExchange(options).status().message());
-  CHECK_THAT(host, StartsWith("after 60 s there is no worker 1 at 127.0.0.1:"));
+  CHECK_THAT(host, StartsWith("after 3600 s there is no worker 1 at 127.0.0.1:"));
   options.worker = 1;
   const std::string other(MakeGrpcExchange(options).status().message());
-  CHECK_THAT(other, StartsWith("worker 1 has waited 60 s for worker 0 at 127.0.0.1:"));
-  CHECK(std::chrono::steady_clock::now() - start < kLong / 2);
+  CHECK_THAT(other, StartsWith("worker 1 has waited 3600 s for worker 0 at 127.0.0.1:"));
 }
 
 TEST_CASE("Two workers of which only one reaches the other end both") {
-  auto made = Connect(2, [](ConnectOptions& options) {
-    options.start_timeout = std::chrono::seconds(2);
-    // It listens everywhere, and says that it is where nobody is (RFC 5737).
-    if (options.worker == 1) options.addresses[1] = "192.0.2.1:0";
-    options.bind_all = options.worker == 1;
+  std::vector<Made> made;
+  WithTimeEnough(std::chrono::seconds(2), [&](std::chrono::seconds start_timeout) {
+    made = Connect(2, [=](ConnectOptions& options) {
+      options.start_timeout = start_timeout;
+      // It listens everywhere, and says that it is where nobody is (RFC 5737).
+      if (options.worker == 1) options.addresses[1] = "192.0.2.1:0";
+      options.bind_all = options.worker == 1;
+    });
+    return made[1].ok();
   });
   // Where the network refuses the connection, that is known at once.
   const absl::Status first = made[0].ok() ? (*made[0])->Receive(1, kValues, kLong).status() : made[0].status();
@@ -364,13 +420,13 @@ TEST_CASE("Two workers of which only one reaches the other end both") {
 // Joins a job that goes on without workers that are lost; `expected` are the workers if it begins again.
 Made JoinElastic(const std::vector<std::string>& addresses, int worker, int min_workers,
                  std::optional<std::vector<int>> expected, std::vector<std::pair<std::string, std::string>> facts = {},
-                 std::chrono::seconds start_timeout = kLong) {
+                 std::chrono::seconds start_timeout = kLong, std::chrono::seconds peer_timeout = kLong) {
   ConnectOptions options;
   options.worker = worker;
   options.addresses = addresses;
   options.facts = std::move(facts);
   options.start_timeout = start_timeout;
-  options.peer_timeout = std::chrono::seconds(1);
+  options.peer_timeout = peer_timeout;
   options.elastic = Elastic{.min_workers = min_workers, .expected = std::move(expected)};
   return MakeGrpcExchange(options);
 }
@@ -379,10 +435,9 @@ TEST_CASE("The workers that are left meet again, and keep their numbers") {
   const std::vector<std::string> addresses = FreeAddresses(4);
   const std::vector<int> left = {0, 1, 3};
   std::vector<Made> made(3);
-  const auto start = std::chrono::steady_clock::now();
-  OnEach(3, [&](int w) { made[w] = JoinElastic(addresses, left[w], 1, left); });
-  // Nobody else is waited for.
-  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+  // Who waited for anybody else would wait for longer than the test may take.
+  const std::chrono::seconds too_long = std::chrono::hours(1);
+  OnEach(3, [&](int w) { made[w] = JoinElastic(addresses, left[w], 1, left, {}, too_long, too_long); });
   OnEach(3, [&](int w) {
     REQUIRE(made[w].ok());
     Exchange& exchange = **made[w];
@@ -399,7 +454,7 @@ TEST_CASE("The workers that are left meet again, and keep their numbers") {
 
 TEST_CASE("Who is expected and does not come is not waited for as long as all are at the start") {
   const std::vector<std::string> addresses = FreeAddresses(2);
-  Made made = JoinElastic(addresses, 0, 1, std::vector<int>{0, 1});
+  Made made = JoinElastic(addresses, 0, 1, std::vector<int>{0, 1}, {}, kLong, kShort);
   REQUIRE(made.ok());
   CHECK((*made)->num_workers() == 1);
   // Fewer than there must be are too few.
@@ -407,7 +462,7 @@ TEST_CASE("Who is expected and does not come is not waited for as long as all ar
   const absl::Status few = JoinElastic(addresses, 0, 2, std::vector<int>{0}, {}, std::chrono::seconds(2)).status();
   CHECK(absl::IsCancelled(few));
   CHECK_THAT(std::string(few.message()), StartsWith("after 2 s there is no worker 1 at"));
-  const absl::Status alone = JoinElastic(addresses, 1, 1, std::vector<int>{0, 1}).status();
+  const absl::Status alone = JoinElastic(addresses, 1, 1, std::vector<int>{0, 1}, {}, kLong, kShort).status();
   CHECK(absl::IsCancelled(alone));
   CHECK_THAT(std::string(alone.message()), StartsWith("worker 1 has waited 1 s for worker 0 at"));
 }
@@ -448,17 +503,21 @@ TEST_CASE("Who comes late waits for the job to begin again, or to be done") {
 }
 
 TEST_CASE("A second process of a worker that takes part does not count as late") {
-  const std::vector<std::string> addresses = {FreeAddresses(1)[0], ""};
-  std::vector<Made> made(2);
-  OnEach(2, [&](int w) { made[w] = JoinElastic(addresses, w, 2, std::nullopt); });
-  REQUIRE((made[0].ok() && made[1].ok()));
   absl::Status second;
-  std::thread waiting([&] { second = JoinElastic(addresses, 1, 2, std::nullopt).status(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  CHECK((*made[0])->Late().empty());
-  (*made[0])->Finish();
-  End(made);
-  waiting.join();
+  // It looks for worker 0 for so long, and stays once it has found it; half of that is left to it to come.
+  WithTimeEnough(kShort, [&](std::chrono::seconds start_timeout) {
+    const std::vector<std::string> addresses = {FreeAddresses(1)[0], ""};
+    std::vector<Made> made(2);
+    OnEach(2, [&](int w) { made[w] = JoinElastic(addresses, w, 2, std::nullopt); });
+    REQUIRE((made[0].ok() && made[1].ok()));
+    std::thread waiting([&] { second = JoinElastic(addresses, 1, 2, std::nullopt, {}, start_timeout).status(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(start_timeout) / 2);
+    CHECK((*made[0])->Late().empty());
+    (*made[0])->Finish();
+    End(made);
+    waiting.join();
+    return absl::IsOutOfRange(second);
+  });
   CHECK(absl::IsOutOfRange(second));
 }
 
@@ -485,7 +544,8 @@ class JobWithServer {
 
   Exchange& of(int task) { return **made_[task]; }
   void EndTask(int task) { made_[task]->reset(); }
-  Made Start(int task, const std::string& seed = "1", bool elsewhere = false) {
+  Made Start(int task, const std::string& seed = "1", bool elsewhere = false,
+             std::chrono::seconds peer_timeout = kLong) {
     ConnectOptions options;
     options.worker = task;
     options.num_servers = 1;
@@ -494,7 +554,7 @@ class JobWithServer {
     options.secret = "0123456789abcdef";
     options.facts = {{"flag --seed", seed}};
     options.start_timeout = kLong;
-    options.peer_timeout = std::chrono::seconds(2);
+    options.peer_timeout = peer_timeout;
     return MakeGrpcExchange(options);
   }
   // Starts worker 1 again, which takes part again.
@@ -579,7 +639,7 @@ TEST_CASE("A second process of a worker is refused while the first one takes par
   JobWithServer job;
   // It cannot listen where the first one does; elsewhere it is not let in.
   CHECK(absl::IsFailedPrecondition(job.Start(1).status()));
-  const absl::Status second = job.Start(1, "1", /*elsewhere=*/true).status();
+  const absl::Status second = job.Start(1, "1", /*elsewhere=*/true, kShort).status();
   CHECK(absl::IsInvalidArgument(second));
   CHECK_THAT(std::string(second.message()), StartsWith("there is a worker 1 already"));
   job.ExchangeFrames(1, JobWithServer::kServer, 1);
@@ -619,6 +679,39 @@ TEST_CASE("The failure of one worker reaches all, with its reason") {
     CHECK(exchange.Send(1 - w, kSums, "x") == status);
     CHECK(exchange.Check() == status);
   });
+  End(made);
+}
+
+TEST_CASE("The failure of this worker or another ends a Send that waits for one that takes nothing") {
+  const int failing = GENERATE(0, 2);
+  const std::vector<std::string> addresses = FreeAddresses(3);
+  SlowPeer frozen;
+  std::vector<Made> made(3);
+  OnEach(3, [&](int w) {
+    if (w == 1) {
+      ConnectOptions options;
+      options.worker = w;
+      options.addresses = addresses;
+      options.start_timeout = kLong;
+      CHECK(MeetAt(options, frozen.address()).ok());
+    } else {
+      made[w] = Join(addresses, w, kLong);
+    }
+  });
+  REQUIRE((made[0].ok() && made[2].ok()));
+  const std::string frame(1 << 20, 'x');
+  std::atomic<int> sent = 0;
+  std::future<void> sends = std::async(std::launch::async, [&] {
+    while ((*made[0])->Send(1, kSums, frame).ok()) ++sent;
+  });
+  const int least = static_cast<int>(Sender::kMostQueuedBytes / frame.size());
+  CHECK(WaitUntilStill(sent, least) >= least);
+  (*made[failing])->Fail("a disk is full");
+  CHECK(sends.wait_for(kLong) == std::future_status::ready);
+  CHECK_THAT(std::string((*made[0])->Receive(1, kSums, kLong).status().message()),
+             EndsWith(" has failed: a disk is full"));
+  frozen.End();  // which ends the wait in any case
+  sends.wait();
   End(made);
 }
 
@@ -785,12 +878,13 @@ TEST_CASE("Of strangers that come and go while worker 0 waits for the others not
   std::vector<Made> made(2);
   std::thread host([&] { made[0] = Join(addresses, 0, kLong); });
   const auto wait_until = [](const std::function<bool()>& is_so) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    const auto end = std::chrono::steady_clock::now() + kLong;
     while (!is_so() && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return is_so();
   };
+  CHECK(wait_until([&] { return !NobodyListensAt(addresses[0]); }));
   const int before = OpenDescriptors();
   {
     std::vector<std::unique_ptr<StrangersCall>> calls;

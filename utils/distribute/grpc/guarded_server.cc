@@ -34,9 +34,7 @@ absl::StatusOr<std::unique_ptr<GuardedServer>> GuardedServer::Listen(const std::
 }
 
 GuardedServer::GuardedServer(const ConnectOptions& options, std::unique_ptr<Acceptor> acceptor)
-    : tls_(options.tls),
-      peer_timeout_ms_(static_cast<int>(std::chrono::milliseconds(options.peer_timeout).count())),
-      acceptor_(std::move(acceptor)) {}
+    : tls_(options.tls), peer_timeout_ms_(TimeoutMilliseconds(options.peer_timeout)), acceptor_(std::move(acceptor)) {}
 
 GuardedServer::~GuardedServer() { Stop(); }
 

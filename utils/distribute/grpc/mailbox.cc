@@ -1,6 +1,7 @@
 #include "utils/distribute/grpc/mailbox.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -124,8 +125,13 @@ void Mailbox::SetLost(Process from, absl::string_view why) {
   changed_.notify_all();
 }
 
-bool Mailbox::SetFailed(Process process, const Failure& failure) {
+void Mailbox::SetOnFailed(std::function<void()> f) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  on_failed_ = std::move(f);
+}
+
+bool Mailbox::SetFailed(Process process, const Failure& failure) {
+  std::unique_lock<std::mutex> lock(mutex_);
   const int who = process.worker;
   if (who != worker_) {
     Peer* const peer = Find(process);
@@ -144,6 +150,8 @@ bool Mailbox::SetFailed(Process process, const Failure& failure) {
   failed_ = absl::CancelledError(
       failure.lost ? failure.reason
                    : absl::StrCat(NameLocked(who), " has failed", failure.reason.empty() ? "" : ": ", failure.reason));
+  lock.unlock();
+  if (on_failed_) on_failed_();
   return true;
 }
 

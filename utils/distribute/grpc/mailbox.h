@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -43,6 +44,8 @@ class Mailbox {
   void SetEnded(Process from, Exchange::Channel channel);
   // A connection with it is broken. Means nothing if it has ended on all channels.
   void SetLost(Process from, absl::string_view why);
+  // `f` is called once, when SetFailed ends all waits here, for the waits elsewhere. To be set before that can be.
+  void SetOnFailed(std::function<void()> f);
   // A worker has failed, this one or another: all waits end, unless the job goes on without it. Returns false if that
   // is known already.
   bool SetFailed(Process who, const Failure& failure);
@@ -113,6 +116,7 @@ class Mailbox {
   std::map<int, Peer> returned_;  // newer ones, until WaitForReturn
   std::optional<int> first_lost_;
   std::set<int> told_lost_;  // by workers that have failed
+  std::function<void()> on_failed_;
   absl::Status failed_;
 };
 

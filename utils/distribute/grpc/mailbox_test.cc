@@ -79,6 +79,20 @@ TEST_CASE("Nothing more comes from a worker that has failed, on any channel") {
   CHECK(mailbox.Lost().empty());
 }
 
+TEST_CASE("The first failure, of this worker or another, also ends the waits elsewhere") {
+  const int failing = GENERATE(0, 1);
+  Mailbox mailbox(TwoWorkers());
+  int calls = 0;
+  mailbox.SetOnFailed([&] {
+    ++calls;
+    CHECK(absl::IsCancelled(mailbox.StateOf(1)));
+  });
+  CHECK(mailbox.SetFailed(failing, {"no space left"}));
+  CHECK(calls == 1);
+  CHECK(!mailbox.SetFailed(1 - failing, {"late"}));
+  CHECK(calls == 1);
+}
+
 // Worker 0, workers 1 and 2, and two servers.
 ConnectOptions WithServers(int worker) {
   ConnectOptions options;
@@ -91,6 +105,7 @@ ConnectOptions WithServers(int worker) {
 TEST_CASE("With parameter servers, a worker that is lost or fails ends only the waits for itself") {
   const bool fails = GENERATE(false, true);
   Mailbox mailbox(WithServers(3));
+  mailbox.SetOnFailed([] { FAIL("the job goes on"); });
   if (fails) {
     mailbox.SetFailed(1, {"no space left"});
   } else {
@@ -173,11 +188,16 @@ TEST_CASE("A worker is taken back when the process before is gone, and again and
 
 TEST_CASE("A worker that is taken back and does not connect is lost, and may come again") {
   ConnectOptions options = WithServers(0);
+  options.peer_timeout = kLong;
+  Mailbox patient(options);
+  patient.SetFailed({1, 0}, {"no space left"});
+  REQUIRE(patient.TakeBack(1, "10.0.0.2:1") == 1);
+  CHECK(!patient.TakeBack(1, "10.0.0.2:1"));
+
   options.peer_timeout = kShort;
   Mailbox mailbox(options);
   mailbox.SetFailed({1, 0}, {"no space left"});
   REQUIRE(mailbox.TakeBack(1, "10.0.0.2:1") == 1);
-  CHECK(!mailbox.TakeBack(1, "10.0.0.2:1"));
   REQUIRE(mailbox.WaitForReturn(1, kLong).ok());
   const absl::Status lost = mailbox.Receive(1, kSums, kLong).status();
   CHECK(absl::IsUnavailable(lost));

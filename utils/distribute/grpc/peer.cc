@@ -31,8 +31,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Con
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // workers are not outside
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 1000);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                   static_cast<int>(std::chrono::milliseconds(options.peer_timeout).count()));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, TimeoutMilliseconds(options.peer_timeout));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   // A worker that is not there yet is tried again soon.
@@ -83,15 +82,21 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   void Send(grpc::ByteBuffer message, bool last = false) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (!last && admitted_) {
-      changed_.wait(lock, [this] { return broken_ || closed_ || queued_bytes_ < kMostQueuedBytes; });
+      changed_.wait(lock, [this] { return broken_ || closed_ || waits_ended_ || queued_bytes_ < kMostQueuedBytes; });
     }
-    if (closed_) return;
+    if (closed_ || (waits_ended_ && !last)) return;
     closed_ = last;
     if (closed_) changed_.notify_all();
     if (broken_) return Release();
     queued_bytes_ += message.Length();
     messages_.push_back(std::move(message));
     WriteNext();
+  }
+
+  void EndWaits() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    waits_ended_ = true;
+    changed_.notify_all();
   }
 
   // The other side has admitted the stream. Until then it takes no more than the first message.
@@ -177,6 +182,7 @@ class Sender::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::By
   size_t queued_bytes_ = 0;                // of all of them
   grpc::ByteBuffer answer_;
   bool hello_written_ = false, admitted_ = false;
+  bool waits_ended_ = false;
   bool writing_ = false, closed_ = false, broken_ = false, released_ = false, done_ = false;
 };
 
@@ -217,6 +223,8 @@ void Sender::SendFrame(absl::Span<const absl::string_view> parts) {
 void Sender::SendFailure(const Failure& failure) { stream_->Send(MessageOf(PackFailure(failure)), /*last=*/true); }
 
 void Sender::SendEnd() { stream_->Send(MessageOf(std::string(1, kEndKind)), /*last=*/true); }
+
+void Sender::EndWaits() { stream_->EndWaits(); }
 
 void Sender::Flush(std::chrono::steady_clock::time_point deadline) { stream_->Flush(deadline); }
 

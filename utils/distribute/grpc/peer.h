@@ -45,6 +45,9 @@ class Sender {
   void SendFailure(const Failure& failure);
   // The last message: nothing comes after it.
   void SendEnd();
+  // Ends the wait of SendFrame, also of another thread, now and later: what it has not queued yet of a frame is
+  // dropped. What was queued, and the last message, still leave.
+  void EndWaits();
   // Waits until all messages have left this process, or the deadline has passed.
   void Flush(std::chrono::steady_clock::time_point deadline);
   // Waits until the other side has taken the last message, or the connection has ended; false if it has not in `time`.
