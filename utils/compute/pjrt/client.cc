@@ -233,7 +233,9 @@ absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileWith(absl::st
 }
 
 absl::StatusOr<std::shared_ptr<PjrtExecutable>> PjrtClient::Compile(const std::string& module) const {
-  return executables_.Get(module, [&] { return CompileWith(module, /*num_replicas=*/1); });
+  auto executable = executables_.Get(module, [&] { return CompileWith(module, /*num_replicas=*/1); });
+  if (!executable.ok()) executables_.ForgetErrors();  // who comes later tries again
+  return executable;
 }
 
 absl::StatusOr<std::unique_ptr<PjrtExecutable>> PjrtClient::CompileForAll(

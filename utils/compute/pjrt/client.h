@@ -129,7 +129,7 @@ class PjrtClient : public std::enable_shared_from_this<PjrtClient> {
   PJRT_Client* const client_;
   std::string platform_;
   std::vector<PJRT_Device*> devices_;
-  mutable ExecutableCache executables_{ExecutableCache::Errors::kShare};  // of Compile
+  mutable ExecutableCache executables_;  // of Compile
 };
 
 }  // namespace official::compute

@@ -1,7 +1,10 @@
 #include "utils/compute/pjrt/executable_cache.h"
 
+#include <exception>
+#include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "utils/compute/pjrt/client.h"
 
 namespace official::compute {
@@ -21,22 +24,25 @@ absl::StatusOr<std::shared_ptr<PjrtExecutable>> ExecutableCache::Get(const std::
     if (!compilation->status.ok()) return compilation->status;
     if (std::shared_ptr<PjrtExecutable> executable = compilation->executable.lock()) return executable;
   }
+  // The error for want of memory is made while there is memory.
+  absl::StatusOr<std::shared_ptr<PjrtExecutable>> compiled =
+      absl::ResourceExhaustedError("there is no memory to compile a program");
   const auto compilation = std::make_shared<Compilation>();
   compilations_[module] = compilation;
   lock.unlock();
-  absl::StatusOr<std::unique_ptr<PjrtExecutable>> compiled = compile();
-  std::shared_ptr<PjrtExecutable> executable;
-  if (compiled.ok()) executable = *std::move(compiled);
+  // Nothing is thrown: the others would wait for ever.
+  try {
+    compiled = compile();
+  } catch (const std::bad_alloc&) {
+  } catch (const std::exception& exception) {
+    compiled = absl::InternalError(absl::StrCat("compiling a program: ", exception.what()));
+  }
   lock.lock();
   compilation->is_done = true;
   compilation->status = compiled.status();
-  compilation->executable = executable;
-  if (!compiled.ok() && errors_ == Errors::kShare) {
-    std::erase_if(compilations_, [&](const auto& entry) { return entry.second == compilation; });
-  }
+  if (compiled.ok()) compilation->executable = *compiled;
   done_.notify_all();
-  if (!compiled.ok()) return compiled.status();
-  return executable;
+  return compiled;
 }
 
 void ExecutableCache::ForgetErrors() {

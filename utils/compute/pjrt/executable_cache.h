@@ -17,16 +17,13 @@ class PjrtExecutable;
 
 class ExecutableCache {
  public:
-  // kShare: an error goes to those that have waited for this compilation, and who comes later tries again. kKeep: it is
-  // returned until ForgetErrors.
-  enum class Errors { kShare, kKeep };
   using CompileFn = std::function<absl::StatusOr<std::unique_ptr<PjrtExecutable>>()>;
 
-  explicit ExecutableCache(Errors errors) : errors_(errors) {}
-
-  // Returns what this text was compiled to, as long as somebody has it; else what `compile` makes of it. Threads that
-  // ask for one text wait for each other, those with different ones compile at the same time.
+  // Returns what this text was compiled to, as long as somebody has it, or the error of that, until ForgetErrors; else
+  // what `compile` makes of it, or ResourceExhausted if that throws std::bad_alloc. Threads that ask for one text wait
+  // for each other, those with different ones compile at the same time.
   absl::StatusOr<std::shared_ptr<PjrtExecutable>> Get(const std::string& module, const CompileFn& compile);
+  // From now on, what could not be compiled is compiled again. Those that have waited for it still get the error.
   void ForgetErrors();
 
  private:
@@ -36,7 +33,6 @@ class ExecutableCache {
     std::weak_ptr<PjrtExecutable> executable;
   };
 
-  const Errors errors_;
   std::mutex mutex_;
   std::condition_variable done_;
   std::map<std::string, std::shared_ptr<Compilation>> compilations_;  // by module

@@ -47,7 +47,7 @@ class PjrtGroup : public CommunicatorGroup {
   const std::chrono::seconds deadline_;
   std::vector<std::unique_ptr<Member>> members_;
 
-  ExecutableCache executables_{ExecutableCache::Errors::kKeep};
+  ExecutableCache executables_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

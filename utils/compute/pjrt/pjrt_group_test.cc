@@ -140,6 +140,13 @@ TEST_CASE("A module that does not compile is compiled once for all devices, and 
   CHECK(NumCompilations() == before + 3);
 }
 
+TEST_CASE("A module for one device that does not compile is compiled again for who asks later") {
+  Pair pair(seconds(60), CountingPlugin());
+  const int before = NumCompilations();
+  for (int i = 0; i < 2; ++i) CHECK(!pair.client().Compile("module @m { wrong }").ok());
+  CHECK(NumCompilations() == before + 2);
+}
+
 TEST_CASE("Devices that run one module by themselves have it compiled once") {
   Pair pair(seconds(60), CountingPlugin());
   const PjrtClient& client = pair.client();
