@@ -171,7 +171,8 @@ absl::Status VisitTranslation(absl::FunctionRef<absl::Status(const StepGraph&)> 
           .tokens = kSentences * kTokensOfSentence, .rows = kSentences * params.beam_size, .positions = 128};
       for (const auto& [what, built] :
            {std::pair<std::string, transformer::DecoderGraph>{
-                "encoder of translation", transformer::EncodeGraph(params, dtype, capacity.tokens, kSentences)},
+                "encoder of translation",
+                transformer::EncodeGraph(params, dtype, capacity, capacity.tokens, kSentences)},
             {"step of translation", transformer::StepGraph(params, dtype, capacity, kSentences, capacity.rows)}}) {
         const std::string name = absl::StrCat("transformer ", param_set, ", ", what, ", ", DTypeName(dtype));
         RETURN_IF_ERROR(Named(visit({name, 1, *built.graph, built.roots}), name));

@@ -89,9 +89,11 @@ absl::StatusOr<train::EvalResults> BleuEvaluation::Evaluate(train::Estimator& es
                                    [&](const compute::VariableSpec& spec) { return estimator.Variable(spec.name); }));
   Translator translator(Subtokenizer(subtokens_), std::move(decoder));
   absl::Status asked;  // of before_batch
-  absl::StatusOr<std::vector<std::string>> translations = translator.Translate(
-      source_, kBatchSize, /*first_line=*/1,
-      estimator.strategy().has_other_workers() ? std::function([&] { return asked = before_batch(); }) : nullptr);
+  absl::StatusOr<std::vector<std::string>> translations =
+      translator.Translate(source_, {.batch_size = kBatchSize,
+                                     .before_batch = estimator.strategy().has_other_workers()
+                                                         ? std::function([&] { return asked = before_batch(); })
+                                                         : nullptr});
   RETURN_IF_ERROR(asked);
   if (absl::IsCancelled(translations.status())) {
     return absl::CancelledError(absl::StrCat("stopped while translating --bleu_source at step ",

@@ -133,6 +133,9 @@ void Translations::Read(int64_t i, int32_t* inputs, int32_t* targets) const {
   ReadIds(ReadIds(example.ids, example.num_inputs, inputs), example.num_targets, targets);
 }
 
+// In the last bucket there are pairs of fewer than max_length + 1 ids.
+int64_t LeastBatchTokens(int64_t max_length, bool static_batch) { return static_batch ? max_length : max_length + 1; }
+
 absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t max_length, bool static_batch) {
   std::vector<Bucket> buckets;
   constexpr int64_t kFirst = 8;
@@ -140,7 +143,7 @@ absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t ma
     buckets.push_back({length, batch_tokens / length});
     length = std::max(length + 1, static_cast<int64_t>(static_cast<double>(length) * 1.1));
   }
-  const int64_t least = static_batch ? max_length : max_length + 1;  // tokens of a pair in the last bucket
+  const int64_t least = LeastBatchTokens(max_length, static_batch);
   buckets.push_back({max_length + 1, batch_tokens / least});
   if (buckets.back().batch_size > 0) return buckets;
   return absl::InvalidArgumentError(absl::StrFormat(

@@ -77,6 +77,8 @@ struct Bucket {
 // batch_tokens / max_length pairs. With static_batch there is one, of batch_tokens / `max_length` pairs of up to
 // `max_length` ids. InvalidArgument if no pair of the longest fits into a batch.
 absl::StatusOr<std::vector<Bucket>> MakeBuckets(int64_t batch_tokens, int64_t max_length, bool static_batch = false);
+// Returns the least batch_tokens into which a pair of the longest fits.
+int64_t LeastBatchTokens(int64_t max_length, bool static_batch);
 
 struct TranslationBatchOptions {
   int64_t batch_tokens = 2048;  // --batch_size

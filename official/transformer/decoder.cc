@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "official/transformer/packing.h"
 #include "utils/compute/core/status.h"
 
 namespace official::transformer {
@@ -18,6 +17,10 @@ using compute::Graph;
 using compute::Shape;
 using compute::Tensor;
 using compute::Value;
+
+// The most programs of encoders, and of steps, that a decoder keeps. Each has a table of positions of its own:
+// megabytes, where hidden_size is 1024.
+constexpr size_t kMaxPrograms = 64;
 
 // A number of sentences, at least n and at most a half more, such that there are few of them.
 int64_t PaddedSentences(int64_t n) {
@@ -100,41 +103,63 @@ std::vector<KeysAndValues> Decoder::Encoded(Graph& graph) const {
   return EncodedVariables(graph, params_, dtype_, capacity_);
 }
 
-absl::Status Decoder::Reserve(const DecoderCapacity& needed) {
-  if (capacity_.Holds(needed)) return absl::OkStatus();
+DecoderCapacity Decoder::CapacityFor(const DecoderCapacity& needed) const {
+  if (capacity_.Holds(needed)) return capacity_;
+  // Room for the batches before as well, so that it need not be made again for the next one like them. But after many
+  // short sentences and one long one, it would be many times what either needs.
+  const DecoderCapacity largest = {.tokens = std::max(capacity_.tokens, needed.tokens),
+                                   .rows = std::max(capacity_.rows, needed.rows),
+                                   .positions = std::max(capacity_.positions, needed.positions)};
+  const int64_t now = capacity_.rows * capacity_.positions, then = needed.rows * needed.positions;
+  return largest.rows * largest.positions <= 4 * std::max(now, then) ? largest : needed;
+}
+
+absl::Status Decoder::Resize(const DecoderCapacity& capacity) {
+  encode_programs_.clear();
   step_programs_.clear();
-  Graph before;
-  CachedVariables(before, params_, dtype_, capacity_);
-  Encoded(before);
-  for (const compute::VariableSpec& spec : before.variables()) variables_.Remove(spec.name);
-  capacity_ = {.tokens = std::max(capacity_.tokens, needed.tokens),
-               .rows = std::max(capacity_.rows, needed.rows),
-               .positions = std::max(capacity_.positions, needed.positions)};
-  Graph after;
-  CachedVariables(after, params_, dtype_, capacity_);
-  Encoded(after);
-  const absl::Status status = variables_.Create(after, 0);
-  if (!status.ok()) capacity_ = {};
+  Graph graph;
+  CachedVariables(graph, params_, dtype_, capacity);
+  EncodedVariables(graph, params_, dtype_, capacity);
+  const auto remove = [&] {
+    capacity_ = {};
+    for (const compute::VariableSpec& spec : graph.variables()) variables_.Remove(spec.name);
+  };
+  remove();
+  const absl::Status status = variables_.Create(graph, 0);
+  if (status.ok()) {
+    capacity_ = capacity;
+  } else {
+    remove();
+  }
   return status;
 }
 
-absl::StatusOr<compute::Program*> Decoder::Compile(const DecoderGraph& built,
-                                                   std::unique_ptr<compute::Program>* program) {
-  ASSIGN_OR_RETURN(*program,
-                   compute::Program::Compile(*built.graph, built.roots, device_, variables_, {.arena = &arena_}));
-  return program->get();
+absl::StatusOr<compute::Program*> Decoder::ProgramFor(Programs& programs, const ProgramKey& key,
+                                                      absl::FunctionRef<DecoderGraph()> build) {
+  auto found = programs.find(key);
+  if (found == programs.end()) {
+    const DecoderGraph built = build();
+    ASSIGN_OR_RETURN(std::unique_ptr<compute::Program> program,
+                     compute::Program::Compile(*built.graph, built.roots, device_, variables_, {.arena = &arena_}));
+    if (programs.size() >= kMaxPrograms) {
+      programs.erase(std::min_element(programs.begin(), programs.end(), [](const auto& a, const auto& b) {
+        return a.second.last_asked < b.second.last_asked;
+      }));
+    }
+    found = programs.emplace(key, CompiledProgram{std::move(program)}).first;
+  }
+  found->second.last_asked = ++asked_;
+  return found->second.program.get();
 }
 
 absl::StatusOr<compute::Program*> Decoder::EncodeProgram(int64_t tokens, int64_t sentences) {
-  std::unique_ptr<compute::Program>& program = encode_programs_[{tokens, sentences}];
-  if (program != nullptr) return program.get();
-  return Compile(EncodeGraph(params_, dtype_, tokens, sentences), &program);
+  return ProgramFor(encode_programs_, {tokens, sentences},
+                    [&] { return EncodeGraph(params_, dtype_, capacity_, tokens, sentences); });
 }
 
 absl::StatusOr<compute::Program*> Decoder::StepProgram(int64_t sentences, int64_t rows) {
-  std::unique_ptr<compute::Program>& program = step_programs_[{sentences, rows}];
-  if (program != nullptr) return program.get();
-  return Compile(StepGraph(params_, dtype_, capacity_, sentences, rows), &program);
+  return ProgramFor(step_programs_, {sentences, rows},
+                    [&] { return StepGraph(params_, dtype_, capacity_, sentences, rows); });
 }
 
 absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets, const std::atomic<int>* stop) {
@@ -153,22 +178,42 @@ absl::Status Decoder::Encode(const Tensor& ids, const Tensor& offsets, const std
   return absl::OkStatus();
 }
 
-absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>> sentences,
+absl::StatusOr<Decoded> Decoder::Translate(absl::Span<const std::vector<int32_t>> sentences, DecodeLength length,
                                            const std::atomic<int>* stop) {
-  Decoded result;
-  if (sentences.empty()) return result;
-  const int64_t beam = params_.beam_size, n = static_cast<int64_t>(sentences.size());
+  if (sentences.empty()) return Decoded();
   const PackedIds source = PackIds({sentences.begin(), sentences.end()});
-  const int64_t padded_sentences = source.offsets.num_elements() - 1;
-  size_t longest = 0;
-  for (const std::vector<int32_t>& sentence : sentences) longest = std::max(longest, sentence.size());
-  const int64_t max_length = static_cast<int64_t>(longest) + params_.extra_decode_length;
-  RETURN_IF_ERROR(Reserve(
-      {.tokens = source.ids.num_elements(), .rows = beam * PaddedSentences(n), .positions = RoundUp(max_length, 64)}));
+  std::vector<int64_t> max_lengths;  // of the translations
+  for (const std::vector<int32_t>& sentence : sentences) {
+    max_lengths.push_back(static_cast<int64_t>(sentence.size()) + params_.extra_decode_length);
+  }
+  const auto n = static_cast<int64_t>(sentences.size());
+  const int64_t longest = *std::max_element(max_lengths.begin(), max_lengths.end());
+  if (length == DecodeLength::kOfBatch) max_lengths.assign(n, longest);
+  const DecoderCapacity needed = {.tokens = source.ids.num_elements(),
+                                  .rows = params_.beam_size * PaddedSentences(n),
+                                  .positions = RoundUp(longest, 64)};
+  const DecoderCapacity capacity = CapacityFor(needed);
+  absl::StatusOr<Decoded> decoded = Search(source, max_lengths, capacity, stop);
+  // Caches that are larger than this batch needs may have left too little memory for the rest.
+  if (absl::IsResourceExhausted(decoded.status()) && capacity != needed) {
+    decoded = Search(source, max_lengths, needed, stop);
+  }
+  return decoded;
+}
+
+absl::StatusOr<Decoded> Decoder::Search(const PackedIds& source, const std::vector<int64_t>& max_lengths,
+                                        const DecoderCapacity& capacity, const std::atomic<int>* stop) {
+  if (capacity != capacity_) RETURN_IF_ERROR(Resize(capacity));
   RETURN_IF_ERROR(Encode(source.ids, source.offsets, stop));
 
-  std::vector<BeamSearch> searches(
-      n, BeamSearch({.beam_size = beam, .alpha = params_.alpha, .max_decode_length = max_length}));
+  Decoded result;
+  const int64_t beam = params_.beam_size, n = static_cast<int64_t>(max_lengths.size());
+  const int64_t padded_sentences = source.offsets.num_elements() - 1;
+  std::vector<BeamSearch> searches;
+  for (const int64_t max_length : max_lengths) {
+    searches.emplace_back(
+        BeamSearchOptions{.beam_size = beam, .alpha = params_.alpha, .max_decode_length = max_length});
+  }
   CacheRows cache_rows(capacity_.rows, capacity_.positions);
   const Tensor ids(DType::kInt32, {capacity_.rows}), log_probs(DType::kFloat32, {capacity_.rows, 1});
   const Tensor position(DType::kInt32, {1}), query_offsets(DType::kInt32, {padded_sentences + 1});

@@ -38,10 +38,12 @@ std::vector<KeysAndValues> EncodedVariables(Graph& graph, const ModelParams& par
   return Variables(graph, params, "encoded", {dtype, {capacity.tokens, params.hidden_size}});
 }
 
-DecoderGraph EncodeGraph(const ModelParams& params, DType dtype, int64_t tokens, int64_t sentences) {
+DecoderGraph EncodeGraph(const ModelParams& params, DType dtype, const DecoderCapacity& capacity, int64_t tokens,
+                         int64_t sentences) {
   DecoderGraph built;
   Graph& graph = *built.graph;
-  Network network({.graph = graph, .dtype = dtype, .max_length = tokens, .weights_are_given = true}, params);
+  Network network({.graph = graph, .dtype = dtype, .max_length = capacity.positions, .weights_are_given = true},
+                  params);
   const Sentences ids = {graph.Input("ids", {DType::kInt32, {tokens}}),
                          graph.Input("offsets", {DType::kInt32, {sentences + 1}})};
   built.roots.feeds = {ids.tokens, ids.offsets};

@@ -16,10 +16,11 @@ namespace official::transformer {
 struct DecoderCapacity {
   int64_t tokens = 0;     // tokens of all sentences of a batch
   int64_t rows = 0;       // hypotheses of all sentences
-  int64_t positions = 0;  // tokens of a hypothesis
+  int64_t positions = 0;  // tokens of a hypothesis, and of a sentence
   bool Holds(const DecoderCapacity& other) const {
     return tokens >= other.tokens && rows >= other.rows && positions >= other.positions;
   }
+  friend bool operator==(const DecoderCapacity&, const DecoderCapacity&) = default;
 };
 
 struct DecoderGraph {
@@ -34,8 +35,10 @@ std::vector<KeysAndValues> CachedVariables(compute::Graph& graph, const ModelPar
 std::vector<KeysAndValues> EncodedVariables(compute::Graph& graph, const ModelParams& params, compute::DType dtype,
                                             const DecoderCapacity& capacity);
 
-// Feeds: ids int32 [tokens], offsets int32 [sentences + 1]. Fetches: the keys and values of each layer.
-DecoderGraph EncodeGraph(const ModelParams& params, compute::DType dtype, int64_t tokens, int64_t sentences);
+// Feeds: ids int32 [tokens], offsets int32 [sentences + 1], of sentences of at most capacity.positions tokens. Fetches:
+// the keys and values of each layer.
+DecoderGraph EncodeGraph(const ModelParams& params, compute::DType dtype, const DecoderCapacity& capacity,
+                         int64_t tokens, int64_t sentences);
 
 // Feeds: those of DecodeStep in its order, with R = `rows` and B = `sentences`; then float32 [R, 1], the log
 // probabilities of the hypotheses. Fetches: the log probabilities of the 2 * beam_size best continuations of each, and

@@ -12,6 +12,7 @@
 #include "official/transformer/packing.h"
 #include "official/transformer/small_network.h"
 #include "official/transformer/transformer_model.h"
+#include "utils/compute/core/status.h"
 #include "utils/compute/program/program.h"
 #include "utils/compute/testing/op_test.h"
 
@@ -26,6 +27,41 @@ compute::Device& Cpu() {
   static compute::Device& device = *compute::MakeDevice("cpu").value().release();
   return device;
 }
+
+// The CPU, of whose memory at most `limit` bytes may be taken.
+class LimitedCpu : public compute::Device {
+ public:
+  explicit LimitedCpu(int64_t limit = std::numeric_limits<int64_t>::max()) : limit_(limit) {}
+  absl::string_view kind() const override { return Cpu().kind(); }
+  absl::string_view name() const override { return Cpu().name(); }
+  std::string Description() const override { return Cpu().Description(); }
+  std::string Hardware() const override { return Cpu().Hardware(); }
+  absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
+    if (bytes > limit_ - bytes_) return absl::ResourceExhaustedError("the limit is reached");
+    ASSIGN_OR_RETURN(const std::shared_ptr<void> data, Cpu().Allocate(bytes));
+    ++num_allocations_;
+    bytes_ += bytes;
+    most_bytes_ = std::max(most_bytes_, bytes_);
+    return std::shared_ptr<void>(data.get(), [this, data, bytes](void*) { bytes_ -= bytes; });
+  }
+  bool uses_host_memory() const override { return true; }
+  absl::Status CopyToDevice(void* device, const void* host, int64_t bytes) override {
+    return Cpu().CopyToDevice(device, host, bytes);
+  }
+  absl::Status CopyToHost(void* host, const void* device, int64_t bytes) override {
+    return Cpu().CopyToHost(host, device, bytes);
+  }
+  void MakeCurrent() override { Cpu().MakeCurrent(); }
+  absl::Status Synchronize() override { return Cpu().Synchronize(); }
+
+  int64_t bytes() const { return bytes_; }  // that are taken now
+  int64_t most_bytes() const { return most_bytes_; }
+  int64_t num_allocations() const { return num_allocations_; }
+
+ private:
+  const int64_t limit_;
+  int64_t bytes_ = 0, most_bytes_ = 0, num_allocations_ = 0;
+};
 
 // A trained network, as far as a decoder can tell.
 class Trained {
@@ -290,6 +326,110 @@ TEST_CASE("A decoder translates batch after batch of any size") {
   CHECK(absl::IsInvalidArgument(status));
   CHECK_THAT(std::string(status.message()), Catch::Contains("11"));
   Check(decoder->Translate(kSentences).value(), trained.MakeDecoder()->Translate(kSentences).value());
+}
+
+TEST_CASE("By the lengths of sentences, each is translated as it is alone") {
+  ModelParams params = SmallParams();
+  params.initializer_gain = 4;
+  params.extra_decode_length = 5;
+  Trained trained(params, 2);
+  Sharpen(trained.variables(), 3);
+  const bool ends = GENERATE(true, false);
+  if (!ends) SetLogitOfEos(trained.variables(), -100);
+  const auto decoder = trained.MakeDecoder();
+  const Decoded together = decoder->Translate(kSentences, DecodeLength::kOfSentence).value();
+  for (size_t i = 0; i < kSentences.size(); ++i) {
+    INFO("sentence " << i);
+    const std::vector<Ids> one = {kSentences[i]};
+    const Hypothesis alone = decoder->Translate(one, DecodeLength::kOfSentence).value().best[0];
+    CHECK(together.best[i].ids == alone.ids);
+    CHECK(together.best[i].score == Approx(alone.score).margin(1e-4));
+    if (!ends) CHECK(alone.ids.size() == one[0].size() + 5);
+  }
+}
+
+std::vector<Ids> SentencesOfLength(size_t sentences, size_t length) {
+  return std::vector<Ids>(sentences, Ids(length, 5));
+}
+
+// A network whose translations end at once, so that tests of many batches take little time.
+class Terse : public Trained {
+ public:
+  Terse() : Trained(Params()) { SetLogitOfEos(variables(), 16); }
+  static ModelParams Params() {
+    ModelParams params = SmallParams();
+    params.extra_decode_length = 9;
+    return params;
+  }
+  // Returns the most memory that a new decoder takes while it translates the batches.
+  int64_t MostBytes(const std::vector<std::vector<Ids>>& batches) const {
+    LimitedCpu device;
+    const auto decoder = MakeDecoder(DType::kFloat32, device);
+    for (const std::vector<Ids>& batch : batches) REQUIRE(decoder->Translate(batch).ok());
+    return device.most_bytes();
+  }
+};
+
+TEST_CASE("After many sentences and a long one a decoder has no room for many long ones") {
+  const Terse trained;
+  const std::vector<Ids> many = SentencesOfLength(64, 4), one_long = SentencesOfLength(1, 2000);
+  const int64_t most = std::max(trained.MostBytes({many}), trained.MostBytes({one_long}));
+  CHECK(trained.MostBytes({many, one_long}) < 2 * most);
+  CHECK(trained.MostBytes({one_long, many, one_long}) < 2 * most);
+}
+
+TEST_CASE("A decoder has room for batches of two similar shapes, if there is the memory") {
+  const Terse trained;
+  // 48 rows of 64 positions, and 24 of 128.
+  const std::vector<Ids> shorter = SentencesOfLength(12, 3), longer = SentencesOfLength(6, 60);
+  LimitedCpu large;
+  const auto decoder = trained.MakeDecoder(DType::kFloat32, large);
+  for (const auto& batch : {shorter, longer, shorter}) REQUIRE(decoder->Translate(batch).ok());
+  const int64_t num_allocations = large.num_allocations();
+  for (const auto& batch : {longer, shorter}) REQUIRE(decoder->Translate(batch).ok());
+  CHECK(large.num_allocations() == num_allocations);
+
+  constexpr int64_t kSlack = 100'000;  // a quarter of the caches of either
+  const int64_t limit = std::max(trained.MostBytes({shorter}), trained.MostBytes({longer})) + kSlack;
+  CHECK(large.most_bytes() > limit);
+  LimitedCpu small(limit);
+  const auto with_less = trained.MakeDecoder(DType::kFloat32, small);
+  for (const auto& batch : {shorter, longer, shorter}) {
+    Check(with_less->Translate(batch).value(), decoder->Translate(batch).value());
+  }
+}
+
+TEST_CASE("Without memory for a batch, a decoder still translates smaller ones") {
+  const Terse trained;
+  const std::vector<Ids> large = SentencesOfLength(64, 500);
+  LimitedCpu device(trained.MostBytes({kSentences}) + 100'000);
+  const auto decoder = trained.MakeDecoder(DType::kFloat32, device);
+  for (int i = 0; i < 2; ++i) {
+    CHECK(absl::IsResourceExhausted(decoder->Translate(large).status()));
+    Check(decoder->Translate(kSentences).value(), trained.MakeDecoder()->Translate(kSentences).value());
+  }
+}
+
+TEST_CASE("What a decoder keeps for a size of batch is small, and not kept for all sizes") {
+  const Terse trained;
+  LimitedCpu device;
+  const auto decoder = trained.MakeDecoder(DType::kFloat32, device);
+  const auto bytes_after = [&](size_t sentences, size_t length) {
+    REQUIRE(decoder->Translate(SentencesOfLength(sentences, length)).ok());
+    return device.bytes();
+  };
+  const int64_t before = bytes_after(32, 119);
+  const int64_t positions = 128 * Terse::Params().hidden_size * static_cast<int64_t>(sizeof(float));
+  CHECK(bytes_after(32, 100) < before + 2 * positions);
+  // Over 70 encoders.
+  std::vector<int64_t> bytes;
+  for (size_t length = 4; length < 119; length += 3) {
+    for (const size_t sentences : {8, 16, 32}) bytes.push_back(bytes_after(sentences, length));
+  }
+  CHECK(bytes.back() > before);
+  CHECK(bytes.back() == bytes[bytes.size() - 12]);
+  const std::vector<Ids> first = SentencesOfLength(8, 4);
+  Check(decoder->Translate(first).value(), trained.MakeDecoder()->Translate(first).value());
 }
 
 TEST_CASE("Narrow types give nearly the same scores") {

@@ -105,7 +105,7 @@ flags::Program TransformerProgram() {
                     "train until the BLEU is 25"},
                    {"transformer_main --param_set=base --data_dir=/data/ende --model_dir=run1 --eval_only",
                     "evaluate the latest checkpoint"},
-                   {"transformer_main --param_set=tiny --use_synthetic_data --max_train_steps=100",
+                   {"transformer_main --param_set=tiny --use_synthetic_data --max_train_steps=100 --model_dir=speed1",
                     "measure the training speed"}},
       .defaults = {{"data_dir", files::DefaultDataDir("translate_ende")},
                    {"model_dir", files::DefaultModelDir("transformer_model")},

@@ -87,6 +87,15 @@ train::LargestBatches BatchesOfLength(int64_t length, int64_t num_sentences) {
           }};
 }
 
+// Returns a batch of as many ids as one of the fullest bucket can have, in sentences that are as long as possible,
+// since their attention takes most.
+train::LargestBatches LargestOf(const std::vector<Bucket>& buckets, int64_t max_length) {
+  int64_t ids = 0;
+  for (const Bucket& bucket : buckets) ids = std::max(ids, bucket.batch_size * (bucket.max_length - 1));
+  const int64_t sentences = (ids + max_length - 1) / max_length;
+  return BatchesOfLength((ids + sentences - 1) / sentences, sentences);
+}
+
 absl::StatusOr<run::Input> SyntheticInput(const TransformerConfig& config, int64_t batch_size) {
   const auto sentences = static_cast<int64_t>(std::sqrt(static_cast<double>(batch_size)));
   if (sentences > config.params.max_length) {
@@ -186,8 +195,7 @@ absl::StatusOr<run::Input> InputOf(const TransformerConfig& config, const Pairs&
   run::Input input = {.dataset = "translations",
                       .eval_fingerprint = dev->fingerprint(),
                       .spec = SpecOf(config.params.max_length),
-                      // As many ids as any batch has, in sentences whose attention takes most.
-                      .largest_batch = BatchesOfLength(config.params.max_length, batch_size / config.params.max_length),
+                      .largest_batch = LargestOf(buckets, config.params.max_length),
                       .eval = [=](const data::HeldRows& rows) {
                         TranslationBatchOptions of_dev = options;
                         of_dev.shuffle = false;
@@ -260,6 +268,9 @@ std::optional<train::Schedule::Steps> StepsOf(const TransformerConfig& config) {
 
 absl::Status RunTransformer(const TransformerConfig& given, std::ostream& results) {
   TransformerConfig config = given;
+  if (!config.performance.use_synthetic_data) {
+    config.least_batch_size = static_cast<int>(LeastBatchTokens(config.params.max_length, config.static_batch));
+  }
   std::unique_ptr<run::Session> session;  // none for a rehearsal
   if (!run::Rehearses(config)) {
     ASSIGN_OR_RETURN(session, run::Session::Open(config, results));

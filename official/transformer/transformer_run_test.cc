@@ -6,14 +6,17 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "official/transformer/bleu/bleu.h"
+#include "official/transformer/dataset.h"
 #include "official/transformer/text/vocabulary.h"
 #include "official/transformer/translate_run.h"
 #include "utils/compute/core/random.h"
@@ -181,7 +184,6 @@ TEST_CASE("After each evaluation a text is translated, with the BLEU that the pr
 
   const std::string translation = run::NewDirectory("translation");
   const ModelParams& params = config.params;
-  std::istringstream no_input;
   std::ostringstream no_output;
   REQUIRE(RunTranslate({.model_dir = config.train.model_dir,
                         .param_set = "tiny",
@@ -194,7 +196,7 @@ TEST_CASE("After each evaluation a text is translated, with the BLEU that the pr
                         .text = {},
                         .file = config.bleu_source,
                         .file_out = translation},
-                       no_input, no_output)
+                       /*in=*/-1, no_output)
               .ToString() == "OK");
   CHECK(cased == FileBleu(*config.bleu_ref, translation, {.case_sensitive = true}).value());
   CHECK(uncased == FileBleu(*config.bleu_ref, translation, {.case_sensitive = false}).value());
@@ -424,6 +426,11 @@ TEST_CASE("Data and parameters that do not fit are refused") {
   const absl::Status too_small = RunStatus(config);
   CHECK(absl::IsInvalidArgument(too_small));
   CHECK_THAT(std::string(too_small.message()), Contains("16") && Contains("24"));
+  // 24 is a multiple of the devices, but too small.
+  config.base.batch_size = 25;
+  config.performance.num_cpu_devices = 4;
+  CHECK_THAT(std::string(RunStatus(config).message()), Contains("try --batch_size=28 instead"));
+  config.performance.num_cpu_devices = 1;
   config.base.batch_size = 128;
   Run(config);
   config.params.hidden_size = 32;
@@ -433,8 +440,25 @@ TEST_CASE("Data and parameters that do not fit are refused") {
   CHECK(absl::IsNotFound(RunStatus(InNewModelDir(config))));
 }
 
+// The most ids that a batch of an epoch has, padding included.
+int64_t MostIds(const TransformerConfig& config) {
+  const auto pairs = Translations::Open(config.base.data_dir, TranslationPart::kTrain, config.params.max_length, 1);
+  const auto batches = TranslationBatches(pairs.value(), {.batch_tokens = config.base.batch_size}).value();
+  int64_t most = 0;
+  while (const std::optional<data::Batch> batch = batches->Next().value()) {
+    for (const compute::Tensor& ids : {batch->features[0], batch->labels[0]}) most = std::max(most, ids.num_elements());
+  }
+  return most;
+}
+
 TEST_CASE("A dry run also trains and evaluates on a batch of the largest shape") {
   TransformerConfig config = SmallConfig();
+  // With 47 ids a batch has one sentence of 24, but two of 21.
+  const auto [batch_size, largest, largest_ids] =
+      GENERATE(std::tuple{128, "int32[5,24]", 5 * 24}, std::tuple{47, "int32[2,21]", 2 * 21});
+  config.base.batch_size = batch_size;
+  CHECK(MostIds(config) > batch_size * 3 / 4);
+  CHECK(MostIds(config) <= largest_ids);
   config.rehearsal = run::Rehearsal::kDryRun;
   std::vector<std::string> told;
   std::istringstream lines(Run(config));
@@ -448,9 +472,9 @@ TEST_CASE("A dry run also trains and evaluates on a batch of the largest shape")
     });
   };
   CHECK(tells("training data: ", "translations, 200 examples; first batch int32["));
-  CHECK(tells("largest training step: loss ", "int32[5,24]"));  // 128 ids in sentences of 24
+  CHECK(tells("largest training step: loss ", largest));
   CHECK(tells("training step: loss ", "int32["));
-  CHECK(tells("largest evaluation step: loss ", "int32[5,24]"));
+  CHECK(tells("largest evaluation step: loss ", largest));
   CHECK(tells("evaluation step: loss ", "int32["));
   CHECK(tells("time: about ", " steps of about "));
   CHECK_FALSE(files::Exists(config.train.model_dir));

@@ -37,7 +37,9 @@ class TransformerServable : public serve::Servable {
     std::vector<std::string> lines;
     for (const Values& example : examples) lines.push_back(std::get<std::string>(example[0]));
     ASSIGN_OR_RETURN(std::vector<std::string> translations,
-                     opened_.translator->Translate(lines, static_cast<int>(lines.size())));
+                     // The others of a batch are strangers' requests.
+                     opened_.translator->Translate(lines, {.batch_size = static_cast<int>(lines.size()),
+                                                           .decode_length = DecodeLength::kOfSentence}));
     std::vector<Values> outputs;
     for (std::string& translation : translations) outputs.push_back({std::move(translation)});
     return outputs;
@@ -57,6 +59,7 @@ absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::Serve
   }
   TranslateConfig config;
   config.model_dir = run.config.train.model_dir;
+  config.only_latest = run.config.train.only_latest;
   config.param_set = run.Trained("param_set");
   config.params_override = run.Trained("params_override");
   config.vocab_file = vocab_file;

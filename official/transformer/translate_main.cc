@@ -1,4 +1,6 @@
 // translate_main: translates text with what transformer_main has trained.
+#include <unistd.h>
+
 #include <iostream>
 #include <optional>
 #include <string>
@@ -75,7 +77,7 @@ flags::Program TranslateProgram() {
                            .unset_means = "that of the training in --model_dir, else big"},
                           {.name = "params_override", .key = true},
                           {.name = "vocab_file", .short_name = "vf", .key = true, .required = true},
-                          {.name = "text", .key = true, .unset_means = "none"},
+                          {.name = "text", .key = true, .unset_means = "none", .is_text = true},
                           {.name = "file", .key = true, .unset_means = "none"},
                           {.name = "file_out", .key = true, .unset_means = "standard output"},
                           {.name = "batch_size",
@@ -130,7 +132,7 @@ absl::Status Main(const flags::CommandLine& command_line) {
                        .num_gpus = absl::GetFlag(FLAGS_num_gpus),
                        .performance = flags::FromFlags<flags::PerformanceConfig>(),
                        .json = flags::WantsJson()},
-                      std::cin, std::cout);
+                      STDIN_FILENO, std::cout);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/run/one_device.h"
+#include "utils/run/predict_lines.h"
 #include "utils/run/usable_gpus.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
@@ -78,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Decoder>> OpenDecoder(const TranslateConfig& conf
         absl::StrCat("there is no checkpoint in ", config.model_dir, "; train first, or name another --model_dir"));
   }
   if (!latest.note.empty()) {
+    if (config.only_latest) return absl::DataLossError(latest.note);
     LOG(WARNING) << latest.note;
   }
   const train::BundleReader& checkpoint = *latest.reader;
@@ -130,10 +132,18 @@ void Print(const TranslateConfig& config, const std::string& source, const std::
   }
 }
 
+// Prints what stands for the translation of a bad line, so that the others keep their places.
+void PrintBad(const TranslateConfig& config, const absl::Status& why, std::ostream& out) {
+  if (config.json) {
+    out << logs::DumpJson(logs::Json::Object{{"source", logs::Json()}, {"error", std::string(why.message())}});
+  }
+  out << std::endl;
+}
+
 // `source`: what the line is of, for errors.
 absl::StatusOr<std::string> TranslateLine(Translator& translator, absl::string_view source, const std::string& line,
                                           int64_t number = 1) {
-  const absl::StatusOr<std::vector<std::string>> lines = translator.Translate({line}, /*batch_size=*/1, number);
+  const absl::StatusOr<std::vector<std::string>> lines = translator.Translate({line}, {.first_line = number});
   if (lines.ok()) return (*lines)[0];
   return absl::Status(lines.status().code(), absl::StrCat(source, ": ", lines.status().message()));
 }
@@ -141,7 +151,8 @@ absl::StatusOr<std::string> TranslateLine(Translator& translator, absl::string_v
 absl::Status TranslateFile(const TranslateConfig& config, Translator& translator, std::ostream& out) {
   ASSIGN_OR_RETURN(const std::string content, files::ReadFile(*config.file, kMaxFileBytes));
   const std::vector<std::string> lines = LinesToTranslate(content);
-  const absl::StatusOr<std::vector<std::string>> translations = translator.Translate(lines, config.batch_size);
+  const absl::StatusOr<std::vector<std::string>> translations =
+      translator.Translate(lines, {.batch_size = config.batch_size});
   if (!translations.ok()) {
     return absl::Status(translations.status().code(),
                         absl::StrCat(*config.file, ": ", translations.status().message()));
@@ -162,15 +173,24 @@ absl::Status TranslateFile(const TranslateConfig& config, Translator& translator
   return absl::OkStatus();
 }
 
-absl::Status TranslateStream(const TranslateConfig& config, Translator& translator, std::istream& in,
-                             std::ostream& out) {
+absl::Status TranslateStream(const TranslateConfig& config, Translator& translator, int in, std::ostream& out) {
   LOG(INFO) << "translating standard input, line by line";
-  int64_t number = 1;
-  for (std::string line; out.good() && std::getline(in, line); ++number) {
-    ASSIGN_OR_RETURN(const std::string translation, TranslateLine(translator, "standard input", line, number));
-    Print(config, line, translation, out);
+  run::ArrivingLines lines(in);
+  run::LineCount count;
+  for (int64_t number = 1;; ++number) {
+    ASSIGN_OR_RETURN(const std::vector<run::ArrivingLines::Line> next, lines.Next(/*max=*/1));
+    if (next.empty()) return count.Result();
+    const run::ArrivingLines::Line& line = next[0];
+    if (const absl::Status status = line.ok() ? translator.CountTokens(*line).status() : line.status(); status.ok()) {
+      ASSIGN_OR_RETURN(const std::string translation, TranslateLine(translator, "standard input", *line, number));
+      count.AddGood();
+      Print(config, *line, translation, out);
+    } else {
+      count.AddBad(status);
+      PrintBad(config, status, out);
+    }
+    if (!out) return absl::AbortedError("cannot write to standard output");
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -189,7 +209,7 @@ absl::StatusOr<OpenedTranslator> OpenTranslator(const TranslateConfig& config) {
   return opened;
 }
 
-absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out) {
+absl::Status RunTranslate(const TranslateConfig& config, int in, std::ostream& out) {
   if (config.file_out) RETURN_IF_ERROR(CheckFileOut(*config.file_out));
   ASSIGN_OR_RETURN(const OpenedTranslator opened, OpenTranslator(config));
   Translator& translator = *opened.translator;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <istream>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -18,8 +17,9 @@
 namespace official::transformer {
 
 struct TranslateConfig {
-  std::string model_dir;  // its newest checkpoint translates
-  std::string param_set;  // the network, which params_override changes
+  std::string model_dir;     // its newest checkpoint translates
+  bool only_latest = false;  // true: if that is damaged, it is an error, and no older one is taken
+  std::string param_set;     // the network, which params_override changes
   std::string params_override;
   std::string vocab_file;
   std::optional<std::string> text, file, file_out;
@@ -41,9 +41,11 @@ struct OpenedTranslator {
 // Opens the newest checkpoint. Errors name the flag or file that is wrong.
 absl::StatusOr<OpenedTranslator> OpenTranslator(const TranslateConfig& config);
 
-// Translates --text, then --file, to `out` or --file_out; without either, the lines of `in`, each as soon as it
-// arrives. With `json` the output to `out` is an object a line: {"source": "hello", "translation": "hallo"}, and for a
-// written file {"file_out": "test.de", "lines": 1000}. Errors name the flag or file that is wrong.
-absl::Status RunTranslate(const TranslateConfig& config, std::istream& in, std::ostream& out);
+// Translates --text, then --file, to `out` or --file_out; without either, the lines of the descriptor `in`, each as
+// soon as it arrives. With `json` the output to `out` is an object a line: {"source": "hello", "translation": "hallo"},
+// and for a written file {"file_out": "test.de", "lines": 1000}. Errors name the flag or file that is wrong. A line of
+// `in` that is bad (run::ArrivingLines, Translator::CountTokens) is logged with its number; its translation is empty,
+// with `json` {"source": null, "error": "byte 2 is not UTF-8"}, and at the end comes DataLoss.
+absl::Status RunTranslate(const TranslateConfig& config, int in, std::ostream& out);
 
 }  // namespace official::transformer

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +33,12 @@ std::string NewPath(const std::string& name) {
   static int count = 0;
   const char* const directory = std::getenv("TEST_TMPDIR");
   return absl::StrCat(directory != nullptr ? directory : "/tmp", "/", name, ++count);
+}
+
+std::string WriteText(const std::string& text) {
+  const std::string path = NewPath("text");
+  std::ofstream(path) << text;
+  return path;
 }
 
 // A model_dir with a small network, its vocabulary (words of one letter, a to i), and the flags to translate with it.
@@ -88,16 +97,22 @@ class Run {
   TranslateConfig& config() { return config_; }
   // What goes to standard output.
   std::string Translate(const std::string& in = "") const {
-    std::istringstream input(in);
     std::ostringstream out;
-    const absl::Status status = RunTranslate(config_, input, out);
+    const absl::Status status = TranslateInput(WriteText(in), out);
     REQUIRE(status.ToString() == "OK");
     return out.str();
   }
   std::string Error(const std::string& in = "") const {
-    std::istringstream input(in);
     std::ostringstream out;
-    return RunTranslate(config_, input, out).ToString();
+    return TranslateInput(WriteText(in), out).ToString();
+  }
+  // With standard input from `path`.
+  absl::Status TranslateInput(const std::string& path, std::ostream& out) const {
+    const int in = open(path.c_str(), O_RDONLY);
+    REQUIRE(in >= 0);
+    const absl::Status status = RunTranslate(config_, in, out);
+    close(in);
+    return status;
   }
   // The translations of a batch of lines by the parts of the program.
   std::vector<std::string> Expect(const std::vector<std::string>& lines) const {
@@ -125,12 +140,6 @@ class Run {
   TranslateConfig config_;
 };
 
-std::string WriteText(const std::string& text) {
-  const std::string path = NewPath("text");
-  std::ofstream(path) << text;
-  return path;
-}
-
 TEST_CASE("A sentence, and what comes from standard input line by line") {
   Run run;
   const std::string translation = run.Expect({"a b c d"})[0], other = run.Expect({"h h"})[0];
@@ -141,6 +150,33 @@ TEST_CASE("A sentence, and what comes from standard input line by line") {
   CHECK(run.Translate("not read") == translation + "\n");
   run.config().text = "";
   CHECK(run.Translate("not read") == "\n");
+}
+
+TEST_CASE("A bad line of standard input is logged, its translation is empty, and the others follow") {
+  Run run;
+  run.config().json = GENERATE(false, true);
+  const std::string translation = run.Expect({"a b c d"})[0], other = run.Expect({"h h"})[0];
+  const std::string input = WriteText(absl::StrCat("a b c d\nb\xff\n", std::string((1 << 20) + 1, 'a'), "\nh h\n"));
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  std::ostringstream out;
+  const absl::Status status = run.TranslateInput(input, out);
+  CHECK(status == absl::DataLossError("2 of 4 lines of standard input are bad; the log names them"));
+  CHECK_THAT(log.Text(), Contains("line 2: byte 2 is not UTF-8") && Contains("line 3: has more than 1048576 bytes"));
+  if (run.config().json) {
+    CHECK(out.str() == absl::StrCat(R"({"source": "a b c d", "translation": ")", translation, "\"}\n",
+                                    R"({"source": null, "error": "byte 2 is not UTF-8"})", "\n",
+                                    R"({"source": null, "error": "has more than 1048576 bytes"})", "\n",
+                                    R"({"source": "h h", "translation": ")", other, "\"}\n"));
+  } else {
+    CHECK(out.str() == absl::StrCat(translation, "\n\n\n", other, "\n"));
+  }
+}
+
+TEST_CASE("Standard input that cannot be read is an error") {
+  Run run;
+  std::ostringstream out;
+  const absl::Status status = run.TranslateInput(run.config().model_dir, out);
+  CHECK(status == absl::NotFoundError("cannot read standard input: Is a directory"));
 }
 
 TEST_CASE("A file, in batches of lines with equally many words") {
@@ -177,11 +213,10 @@ TEST_CASE("Before each batch of a translation the caller says whether it goes on
   Run run;
   const OpenedTranslator opened = OpenTranslator(run.config()).value();
   int asked = 0, last = 2;
+  const auto before_batch = [&] { return ++asked > last ? absl::AbortedError("enough") : absl::OkStatus(); };
   const auto translate = [&] {
     asked = 0;
-    return opened.translator->Translate({"a", "b", "", "c"}, /*batch_size=*/2, /*first_line=*/1, [&] {
-      return ++asked > last ? absl::AbortedError("enough") : absl::OkStatus();
-    });
+    return opened.translator->Translate({"a", "b", "", "c"}, {.batch_size = 2, .before_batch = before_batch});
   };
   CHECK(translate().ok());
   CHECK(asked == 2);
@@ -214,6 +249,16 @@ TEST_CASE("The newest checkpoint translates, in narrow types too") {
   run.config().dtype = DType::kBFloat16;
   run.config().text = "a b";
   CHECK_FALSE(run.Translate().empty());
+}
+
+TEST_CASE("In place of a damaged checkpoint an older one translates, unless only the latest is wanted") {
+  Run run;
+  run.Save(7, "");
+  std::filesystem::resize_file(run.config().model_dir + "/model.ckpt-7.data-00000-of-00001", 10);
+  run.config().text = "a b";
+  CHECK_FALSE(run.Translate().empty());
+  run.config().only_latest = true;
+  CHECK_THAT(run.Error(), Contains("DATA_LOSS") && Contains("model.ckpt-7"));
 }
 
 TEST_CASE("The vocabulary is that of the training, where the checkpoint tells") {
@@ -260,7 +305,7 @@ TEST_CASE("What does not fit is named") {
     run.config().file = WriteText("a\nb\xff\n");
     CHECK_THAT(run.Error(), Contains(*run.config().file + ": line 2: byte 2 is not UTF-8"));
     run.config().file.reset();
-    CHECK_THAT(run.Error("a\n\nb\xff\nc\n"), Contains("standard input: line 3: byte 2 is not UTF-8"));
+    CHECK_THAT(run.Error("a\n\nb\xff\nc\n"), Contains("DATA_LOSS: 1 of 4 lines of standard input are bad"));
     run.config().text = "\xff";
     CHECK_THAT(run.Error(), Contains("--text: line 1: byte 1 is not UTF-8"));
   }

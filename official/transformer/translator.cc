@@ -52,13 +52,12 @@ absl::StatusOr<int64_t> Translator::CountTokens(absl::string_view line) const {
   return static_cast<int64_t>(ids.size());
 }
 
-absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector<std::string>& lines, int batch_size,
-                                                               int64_t first_line,
-                                                               const std::function<absl::Status()>& before_batch) {
-  const std::atomic<int>* const stop = before_batch ? nullptr : &misc::StopSignalFlag();
+absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector<std::string>& lines,
+                                                               const TranslateOptions& options) {
+  const std::atomic<int>* const stop = options.before_batch ? nullptr : &misc::StopSignalFlag();
   std::vector<Source> sources;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const std::string name = absl::StrCat("line ", first_line + static_cast<int64_t>(i));
+    const std::string name = absl::StrCat("line ", options.first_line + static_cast<int64_t>(i));
     const size_t invalid = FindInvalidUtf8(lines[i]);
     if (invalid != absl::string_view::npos) {
       return absl::DataLossError(absl::StrCat(name, ": byte ", invalid + 1, " is not UTF-8"));
@@ -74,19 +73,20 @@ absl::StatusOr<std::vector<std::string>> Translator::Translate(const std::vector
   std::stable_sort(sources.begin(), sources.end(), [](const Source& a, const Source& b) { return a.words > b.words; });
   std::vector<std::string> translations(lines.size());
   logs::TaskProgress progress({.title = "translating", .total = static_cast<int64_t>(sources.size()), .unit = "lines"});
-  for (size_t begin = 0; begin < sources.size(); begin += batch_size) {
-    if (before_batch) RETURN_IF_ERROR(before_batch());
+  for (size_t begin = 0; begin < sources.size(); begin += options.batch_size) {
+    if (options.before_batch) RETURN_IF_ERROR(options.before_batch());
     if (stop != nullptr && *stop != 0) return absl::CancelledError("stopped while translating");
-    const size_t end = std::min(sources.size(), begin + batch_size);
+    const size_t end = std::min(sources.size(), begin + options.batch_size);
     std::vector<std::vector<int32_t>> batch;
     for (size_t i = begin; i < end; ++i) batch.push_back(std::move(sources[i].ids));
-    const absl::StatusOr<Decoded> found = decoder_->Translate(batch, stop);
+    const absl::StatusOr<Decoded> found = decoder_->Translate(batch, options.decode_length, stop);
     if (absl::IsResourceExhausted(found.status())) {
       const auto longest = std::max_element(batch.begin(), batch.end(),
                                             [](const auto& a, const auto& b) { return a.size() < b.size(); });
       const size_t line = sources[begin + (longest - batch.begin())].line;
-      return absl::ResourceExhaustedError(absl::StrCat("line ", first_line + static_cast<int64_t>(line), " has ",
-                                                       longest->size(), " subtokens: ", found.status().message()));
+      return absl::ResourceExhaustedError(absl::StrCat("line ", options.first_line + static_cast<int64_t>(line),
+                                                       " has ", longest->size(),
+                                                       " subtokens: ", found.status().message()));
     }
     RETURN_IF_ERROR(found.status());
     for (size_t i = begin; i < end; ++i) {

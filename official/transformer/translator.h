@@ -2,6 +2,7 @@
 // d64bcfe3.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,6 +17,14 @@
 
 namespace official::transformer {
 
+struct TranslateOptions {
+  int batch_size = 1;      // lines
+  int64_t first_line = 1;  // the number of the first line, for errors
+  DecodeLength decode_length = DecodeLength::kOfBatch;
+  // Asked before each batch, in place of signals; its error ends the translation.
+  std::function<absl::Status()> before_batch = nullptr;
+};
+
 class Translator {
  public:
   // `vocabulary` is the one that the network was trained with.
@@ -23,14 +32,12 @@ class Translator {
       : vocabulary_(std::move(vocabulary)), decoder_(std::move(decoder)) {}
 
   // Returns the translation of each line, in one line. Blanks around a line are ignored; an empty line stays empty.
-  // Lines of many words are translated first, `batch_size` at a time. DataLoss, naming the line by its number, that of
-  // the first being `first_line`, if one is not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to
-  // stop (misc::StopSignals), unless there is `before_batch`, whose error ends the translation, and which is asked in
-  // place of signals; ResourceExhausted, naming the longest line of the batch, if there is not the memory; else
-  // errors of Decoder.
-  absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines, int batch_size,
-                                                     int64_t first_line = 1,
-                                                     const std::function<absl::Status()>& before_batch = nullptr);
+  // Lines of many words are translated first, batch_size at a time. DataLoss, naming the line by its number, if one is
+  // not UTF-8 or the vocabulary cannot express it; Cancelled after a signal to stop (misc::StopSignals), unless there
+  // is before_batch; ResourceExhausted, naming the longest line of the batch, if there is not the memory; else errors
+  // of Decoder.
+  absl::StatusOr<std::vector<std::string>> Translate(const std::vector<std::string>& lines,
+                                                     const TranslateOptions& options);
 
   // Returns the number of subtokens of a line, without EOS. DataLoss if it is not UTF-8 or the vocabulary cannot
   // express it. Several threads may call it at once, also during Translate.

@@ -69,7 +69,6 @@ std::vector<std::string> AllLines(absl::string_view text) {
   return lines;
 }
 
-// A text with a sentence or more.
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   ASSIGN_OR_RETURN(std::string text, files::ReadFile(path, kMaxFileBytes));
   if (const size_t invalid = FindInvalidUtf8(text); invalid != absl::string_view::npos) {
@@ -77,8 +76,11 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
                                                1 + std::count(text.begin(), text.begin() + invalid, '\n'),
                                                static_cast<uint8_t>(text[invalid]), invalid));
   }
-  if (Strip(text).empty()) return absl::DataLossError(absl::StrCat(path, " has no sentences"));
   return text;
+}
+
+absl::Status HasNoSentences(const std::string& path) {
+  return absl::DataLossError(absl::StrCat(path, " has no sentences"));
 }
 
 // Words as numbers.
@@ -104,8 +106,8 @@ class Tokenizer {
 
 }  // namespace
 
-float CorpusBleu(absl::Span<const std::vector<int32_t>> references,
-                 absl::Span<const std::vector<int32_t>> translations) {
+float CorpusBleu(absl::Span<const std::vector<int32_t>> references, absl::Span<const std::vector<int32_t>> translations,
+                 BleuFormula formula) {
   OFFICIAL_CHECK(references.size() == translations.size());
   std::array<int64_t, kMaxOrder> matches = {}, possible = {};
   int64_t reference_length = 0, translation_length = 0;
@@ -120,6 +122,8 @@ float CorpusBleu(absl::Span<const std::vector<int32_t>> references,
     }
   }
   if (translation_length == 0) return 0;
+  // An n-gram that matches begins with a token that does.
+  if (formula == BleuFormula::kSacreBleu && (matches[0] == 0 || possible[kMaxOrder - 1] == 0)) return 0;
   double smooth = 1, log_sum = 0;
   for (int i = 0; i < kMaxOrder && possible[i] > 0; ++i) {
     if (matches[i] == 0) smooth *= 2;
@@ -136,7 +140,9 @@ float TextBleu(absl::Span<const std::string> references, absl::Span<const std::s
                const BleuOptions& options) {
   Tokenizer tokenize(options);
   const auto reference_tokens = tokenize(references);
-  return 100 * CorpusBleu(reference_tokens, tokenize(translations));
+  const bool is_13a = options.tokenizer == BleuTokenizer::k13a;
+  return 100 * CorpusBleu(reference_tokens, tokenize(translations),
+                          is_13a ? BleuFormula::kSacreBleu : BleuFormula::kOfficial);
 }
 
 absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& translation,
@@ -144,11 +150,13 @@ absl::StatusOr<float> FileBleu(const std::string& reference, const std::string& 
   ASSIGN_OR_RETURN(const std::string reference_text, ReadText(reference));
   ASSIGN_OR_RETURN(const std::string translation_text, ReadText(translation));
   std::vector<std::string> references = SplitLines(reference_text), translations = SplitLines(translation_text);
+  if (references.empty()) return HasNoSentences(reference);
   if (const size_t num_references = references.size(), num_translations = translations.size();
       num_references != num_translations) {
     references = AllLines(reference_text);
     translations = AllLines(translation_text);
     if (references.size() != translations.size()) {
+      if (num_translations == 0) return HasNoSentences(translation);
       return absl::DataLossError(absl::StrFormat(
           "the reference %s has %d lines, the translation %s has %d, but line by line they must belong together (blank "
           "lines at the beginning and end of a file do not count)",

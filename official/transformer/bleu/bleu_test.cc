@@ -57,6 +57,20 @@ TEST_CASE("BLEU is that of upstream's formula and, with its tokenizer, sacreBLEU
   CHECK(Bleu(kReferences, kTranslations, {false, BleuTokenizer::k13a}).value() == Approx(53.1462407));
 }
 
+TEST_CASE("sacreBLEU's score is 0 where no word matches or there are no 4-grams, upstream's is not") {
+  const char* const reference = "the big dog\na cat sleeps\n";
+  const char* const no_match = "one two three\nfour five six\n";
+  const char* const no_4_grams = "a small dog\na cat sleeps\n";
+  // The formula; sacreBLEU 2.6.0.
+  CHECK(Bleu(reference, no_match).value() == Approx(13.432124));
+  CHECK(Bleu(reference, no_match, {true, BleuTokenizer::k13a}).value() == 0);
+  CHECK(Bleu(reference, no_4_grams).value() == Approx(63.894306));
+  CHECK(Bleu(reference, no_4_grams, {true, BleuTokenizer::k13a}).value() == 0);
+  // No match in four words and their 4-gram.
+  CHECK(Bleu("a b c d\n", "e f g h\n").value() > 0);
+  CHECK(Bleu("a b c d\n", "e f g h\n", {true, BleuTokenizer::k13a}).value() == 0);
+}
+
 TEST_CASE("BLEU of tokens smooths, punishes brevity and leaves out what there is none of") {
   using Sentences = std::vector<std::vector<int32_t>>;
   const auto bleu = [](const Sentences& references, const Sentences& translations) {
@@ -86,6 +100,15 @@ TEST_CASE("The first and the last translation may be empty") {
   CHECK(last > 0);
   CHECK(Bleu("e\na b c d\n", "\na b c d\n").value() == last);
   CHECK(absl::IsDataLoss(Bleu("a\nb\nc\n", "a\n\n").status()));
+}
+
+TEST_CASE("All translations may be empty") {
+  CHECK(Bleu("a\nb\n", "\n\n").value() == 0);
+  CHECK(Bleu("a\nb\n", "\n \n", {true, BleuTokenizer::k13a}).value() == 0);
+  const absl::Status one_line = Bleu("a\nb\n", "\n").status();
+  CHECK(absl::IsDataLoss(one_line));
+  CHECK(one_line.message() == kTranslation + " has no sentences");
+  CHECK(absl::IsDataLoss(Bleu("a\n", "").status()));
 }
 
 TEST_CASE("Files that do not belong together are refused") {

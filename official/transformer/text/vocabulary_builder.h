@@ -23,8 +23,9 @@ struct VocabularyOptions {
   int64_t max_characters_per_file = 1'000'000;
 };
 
-// Returns the reserved subtokens, then the others, the most frequent first. They contain every character of the files,
-// so that all their text can be encoded. Errors of LineReader; DataLoss if there are no tokens.
+// Returns the reserved subtokens, then the others, the most frequent first. They contain every character of the lines
+// that are counted; others are written as escapes, so that all text can be encoded. Errors of LineReader; DataLoss if
+// there are no tokens.
 absl::StatusOr<std::vector<std::string>> BuildVocabulary(const std::vector<std::string>& paths,
                                                          const VocabularyOptions& options);
 
