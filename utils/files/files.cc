@@ -53,8 +53,9 @@ absl::Status CreateStatus(int error_number, absl::string_view action, absl::stri
   return absl::IsNotFound(status) ? absl::FailedPreconditionError(status.message()) : status;
 }
 
-// What a name stands for, if not for a regular file.
+// What a name stands for.
 absl::string_view KindOf(mode_t mode) {
+  if (S_ISREG(mode)) return "a file";
   if (S_ISLNK(mode)) return "a symbolic link";
   if (S_ISFIFO(mode)) return "a pipe";
   if (S_ISDIR(mode)) return "a directory";

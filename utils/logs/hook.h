@@ -39,7 +39,8 @@ struct TrainStart {
 struct StepRequest {
   bool loss = false;
   bool tensors = false;
-  bool trace = false;
+  bool trace = false;        // its ops are timed
+  bool event_trace = false;  // with `trace`: the event file gets the times
 };
 
 struct StepInfo {

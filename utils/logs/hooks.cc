@@ -152,7 +152,7 @@ absl::Status ProfilerHook::Begin(const TrainStart& start) {
 
 StepRequest ProfilerHook::BeforeStep(int64_t next_step, TimePoint now) {
   triggered_ = timer_.ShouldTrigger(next_step, now);
-  return {.trace = triggered_};
+  return {.trace = triggered_, .event_trace = triggered_};
 }
 
 absl::Status ProfilerHook::AfterStep(const StepInfo& step) {

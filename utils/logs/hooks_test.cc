@@ -305,7 +305,11 @@ TEST_CASE("ProfilerHook: timeline-<step after the update>.json at the first step
   auto hooks = GetTrainHooks({"ProfilerHook"}, {.model_dir = directory});
   Loop loop(*hooks.value()[0]);
   REQUIRE(loop.Begin().ok());
-  for (int step = 0; step < 1001; ++step) CHECK(loop.Step().trace == (step % 1000 == 0));
+  for (int step = 0; step < 1001; ++step) {
+    const StepRequest request = loop.Step();
+    CHECK(request.trace == (step % 1000 == 0));
+    CHECK(request.event_trace == request.trace);
+  }
   REQUIRE(loop.End().ok());
   REQUIRE(loop.Begin().ok());
   CHECK(loop.Step().trace);

@@ -24,9 +24,7 @@ std::string OutOf(absl::string_view what, int64_t number, int64_t total) {
   return total > 0 ? absl::StrCat(what, " ", number, "/", total) : absl::StrCat(what, " ", number);
 }
 
-std::string Eta(double seconds) {
-  return absl::StrCat("ETA ", FormatDuration(static_cast<int64_t>(std::ceil(std::max(0.0, seconds)))));
-}
+std::string Eta(double seconds) { return absl::StrCat("ETA ", FormatDuration(std::ceil(std::max(0.0, seconds)))); }
 
 std::string FloatText(double value) { return FormatFloat(static_cast<float>(value)); }
 
@@ -213,8 +211,7 @@ std::vector<LinePart> Progress::LiveParts(TimePoint now) const {
     parts.push_back({.text = Eta(*eta - in_step.count()), .rank = 2});
   }
   if (in_step >= kLongStep) {
-    parts.push_back({.text = absl::StrCat(FormatDuration(static_cast<int64_t>(in_step.count())), " in step ",
-                                          last_.global_step + 1)});
+    parts.push_back({.text = absl::StrCat(FormatDuration(in_step.count()), " in step ", last_.global_step + 1)});
   }
   if (last_.epoch > 0) parts.push_back({.text = OutOf("epoch", last_.epoch, options_.total_epochs), .rank = 6});
   if (!rate) {

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <limits>
 
 #include "utils/logs/captured_log.h"
 
@@ -232,6 +233,15 @@ TEST_CASE("The time left is that of the steps left, in hours if need be") {
   loop.Begin();
   loop.Step(milliseconds(1000));
   CHECK_THAT(log.Text(), Contains("ETA 1:01:00,"));
+}
+
+TEST_CASE("A time left that no int64 holds is 2^62 s") {
+  CapturedLog log(LogFormat::kSimple);
+  Progress progress({.total_steps = std::numeric_limits<int64_t>::max(), .log_every_n_steps = 1, .warmup_steps = 0});
+  Loop loop(progress);
+  loop.Begin();
+  loop.Step(milliseconds(2000));
+  CHECK_THAT(log.Text(), Contains("ETA 1281023894007607:45:04,"));
 }
 
 TEST_CASE("No total, no time left") {

@@ -25,9 +25,11 @@ TaskProgressOptions Complete(TaskProgressOptions options) {
 
 }  // namespace
 
-std::string FormatDuration(int64_t seconds) {
-  if (seconds < 3600) return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
-  return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
+std::string FormatDuration(double seconds) {
+  // 2^63 - 1 steps may be left to go, of more than a second each.
+  const auto whole = static_cast<int64_t>(std::min(0x1p62, seconds));
+  if (whole < 3600) return absl::StrFormat("%d:%02d", whole / 60, whole % 60);
+  return absl::StrFormat("%d:%02d:%02d", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
 void DrawTasksAtOnce(bool at_once) { draws_at_once = at_once; }
@@ -94,10 +96,9 @@ std::vector<LinePart> TaskProgress::Parts(const State& state) const {
                                              bytes ? "MB" : options_.unit),
                      .rank = 4});
   }
-  parts.push_back({.text = FormatDuration(static_cast<int64_t>(state.elapsed))});
+  parts.push_back({.text = FormatDuration(state.elapsed)});
   if (state.left) {
-    parts.push_back(
-        {.text = absl::StrCat(FormatDuration(static_cast<int64_t>(std::ceil(*state.left))), " left"), .rank = 2});
+    parts.push_back({.text = absl::StrCat(FormatDuration(std::ceil(*state.left)), " left"), .rank = 2});
   }
   return parts;
 }

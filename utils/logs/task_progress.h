@@ -21,8 +21,8 @@ namespace official::logs {
 // The longest time that a run leaves the log without a line.
 inline constexpr std::chrono::seconds kLongestSilence(30);
 
-// Returns "0:07" for 7, "1:01:01" for 3661.
-std::string FormatDuration(int64_t seconds);
+// Returns "0:07" for 7.9, "1:01:01" for 3661. `seconds` must not be negative; more than 2^62 count as 2^62.
+std::string FormatDuration(double seconds);
 
 // For tests: true draws the live line of a task when it begins and when it ends, too; false, as at first, from a second
 // on.

@@ -1,6 +1,7 @@
 #include "utils/logs/task_progress.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -106,6 +107,14 @@ TEST_CASE("bar: more than the total is 100 %, and no time is left") {
   task->Add(12);
   task.After(seconds(2));
   CHECK_THAT(LastDrawn(log.Text()), Contains("100%") && EndsWith("0:00 left"));
+}
+
+TEST_CASE("bar: a time left that no int64 holds is 2^62 s") {
+  CapturedLog log(LogFormat::kBar);
+  Task task({.title = "reading", .total = std::numeric_limits<int64_t>::max(), .unit = "lines"});
+  task->Add(1);
+  task.After(seconds(2));
+  CHECK_THAT(LastDrawn(log.Text()), EndsWith(", 1281023894007607:45:04 left"));
 }
 
 TEST_CASE("bar: a title moves no cursor") {

@@ -100,6 +100,7 @@ absl::Status BackgroundSaver::Wait() {
 }
 
 void BackgroundSaver::Keep(Outcome outcome) {
+  tries_again_ = outcome.storage_failed && last_.status.ok();
   last_ = std::move(outcome);
   if (last_.status.ok()) finished_step_ = writing_step_;
 }

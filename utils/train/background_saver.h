@@ -37,6 +37,8 @@ class BackgroundSaver {
   // Waits for the checkpoint that is being written, with log lines if that takes long; returns the error of the last
   // save.
   absl::Status Wait();
+  // True if the storage failed the last save and not the one before it, as of the last Wait or Save.
+  bool tries_again() const { return tries_again_; }
   // The step of the last checkpoint that was completely written, as of the last Wait or Save.
   std::optional<int64_t> finished_step() const { return finished_step_; }
 
@@ -57,6 +59,7 @@ class BackgroundSaver {
   const std::unique_ptr<CheckpointSaver> saver_;
   const int64_t most_held_;
   Outcome last_;
+  bool tries_again_ = false;
   std::optional<int64_t> finished_step_;
   int64_t writing_step_ = 0;      // step of the checkpoint being written, while writing_ is valid
   std::future<Outcome> writing_;  // last: its destructor waits for the write

@@ -171,26 +171,31 @@ TEST_CASE_METHOD(BackgroundSaverTest, "A save that the storage fails is tried ag
   CHECK_THAT(log.Text(), Contains("the checkpoint of step 1, which needs 400000 bytes, was not saved: ") &&
                              Contains("; the next save, if the run continues, tries again"));
   CHECK_FALSE(saver.finished_step());
+  CHECK(saver.tries_again());
   SECTION("there is room again") {
     full.reset();
     CHECK(saver.Save(2, content_).ok());
     CHECK(saver.Wait().ok());
     CHECK(saver.finished_step() == 2);
+    CHECK_FALSE(saver.tries_again());
     full.emplace(200'000);
     CHECK(saver.Save(3, content_).ok());
     CHECK(absl::IsAborted(saver.Wait()));
     CHECK(saver.finished_step() == 2);
+    CHECK(saver.tries_again());
   }
   SECTION("there is none yet") {
     const absl::Status second = saver.Save(2, content_);
     CHECK(absl::IsAborted(second));
     CHECK_THAT(std::string(second.message()), Contains("the checkpoint of step 2, which needs 400000 bytes"));
     CHECK(saver.Wait() == second);
+    CHECK_FALSE(saver.tries_again());
   }
   SECTION("a tensor is not finite") {
     full.reset();
     Add("a", 100, std::numeric_limits<float>::infinity());
     CHECK(absl::IsInternal(saver.Save(2, content_)));
+    CHECK_FALSE(saver.tries_again());
     Add("a", 100, 1);
     CHECK(absl::IsInternal(saver.Save(3, content_)));
     CHECK(Latest() == nullptr);

@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,7 +22,7 @@ using Catch::Matchers::Contains;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr seconds kNone(0), kLong(60);
+constexpr seconds kNone(0), kNever = std::chrono::hours(1);
 
 // Trains to a step and saves it, as another process does.
 absl::Status TrainTo(const EstimatorConfig& config, int64_t step) {
@@ -46,15 +48,38 @@ std::vector<int64_t> Follow(CheckpointFollower& follower, Estimator& estimator, 
   return steps;
 }
 
+// Counts the looks of a follower at the directory, after each of which it asks for an interruption.
+class Looks {
+ public:
+  std::function<Interruption()> Count() {
+    return [this] {
+      ++count_;
+      return Interruption::kNone;
+    };
+  }
+  // Waits, a minute at most, until the follower has looked several times more: it has done with what is there.
+  void WaitForMore() const {
+    constexpr int kSeveral = 5;
+    const int enough = count_ + kSeveral;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (count_ < enough && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(milliseconds(10));
+  }
+
+ private:
+  std::atomic<int> count_ = 0;
+};
+
 float Weight(const Estimator& estimator) { return estimator.Variable("w").value().data<float>()[0]; }
 
 TEST_CASE("Each checkpoint is evaluated once, with its own variables, and none by another that comes later") {
   const EstimatorConfig config = Config();
-  CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kNone});
+  Looks looks;
+  CheckpointFollower follower(config.model_dir,
+                              {.start_delay = kNone, .throttle = kNone, .interruption = looks.Count()});
   absl::Status trained_to;
   std::thread training([&] {
     for (const int64_t step : {2, 4, 6}) {
-      std::this_thread::sleep_for(milliseconds(1500));  // several looks at the directory
+      looks.WaitForMore();
       trained_to.Update(TrainTo(config, step));
     }
   });
@@ -108,7 +133,9 @@ TEST_CASE("Only the latest checkpoint is evaluated") {
 TEST_CASE("Evaluations are throttled, but for the last one") {
   const EstimatorConfig config = Config();
   REQUIRE(TrainTo(config, 2).ok());
-  CheckpointFollower follower(config.model_dir, {.start_delay = kNone, .throttle = kLong});
+  Looks looks;
+  CheckpointFollower follower(config.model_dir,
+                              {.start_delay = kNone, .throttle = kNever, .interruption = looks.Count()});
   const auto evaluator = MakeEstimator(EvaluatorOf(config));
   const auto never = [](const RunState&) { return false; };
   REQUIRE(follower.WaitForNext(*evaluator, never).ok());
@@ -118,7 +145,7 @@ TEST_CASE("Evaluations are throttled, but for the last one") {
   REQUIRE(TrainTo(config, 4).ok());
   absl::Status trained_to;
   std::thread training([&] {
-    std::this_thread::sleep_for(milliseconds(1500));
+    looks.WaitForMore();
     trained_to = TrainTo(config, 6);
   });
   CHECK(Follow(follower, *evaluator, 6) == std::vector<int64_t>{6});
@@ -134,7 +161,7 @@ TEST_CASE("The first evaluation waits for its delay, unless the training is over
   const auto evaluator = MakeEstimator(EvaluatorOf(config));
   REQUIRE(follower.WaitForNext(*evaluator, [](const RunState&) { return false; }).ok());
   CHECK(std::chrono::steady_clock::now() - begin >= seconds(1));
-  CheckpointFollower late(config.model_dir, {.start_delay = kLong, .throttle = kNone});
+  CheckpointFollower late(config.model_dir, {.start_delay = kNever, .throttle = kNone});
   CHECK(late.WaitForNext(*evaluator, [](const RunState&) { return true; }).ok());
 }
 

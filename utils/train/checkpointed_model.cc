@@ -24,6 +24,13 @@ using compute::Tensor;
 
 bool IsSaved(absl::string_view name) { return !absl::StartsWith(name, kLocalPrefix); }
 
+// Returns how a command gets the data of this name, which programs give to their own; empty: no flag makes it do so.
+std::string FlagOf(absl::string_view dataset) {
+  if (absl::EndsWith(dataset, "-synthetic")) return "--use_synthetic_data";
+  if (absl::StartsWith(dataset, "generated ") || absl::StartsWith(dataset, "drawn ")) return "";
+  return "--data_dir";
+}
+
 // The first fact of every run: it has the name that it had before there were others.
 RunFact DatasetFact(const EstimatorConfig& config) {
   return {
@@ -31,10 +38,12 @@ RunFact DatasetFact(const EstimatorConfig& config) {
       .value = config.dataset,
       .difference =
           [model_dir = config.model_dir, dataset = config.dataset, trains = config.trains](absl::string_view before) {
+            const std::string flag = FlagOf(before);
+            const std::string data = flag.empty() ? "" : absl::StrCat("the data of that run (", flag, ")");
             return absl::StrCat(
-                "--model_dir=", model_dir, " holds a run on ", before, " and this run is on ", dataset,
-                "; give the data of that run (--data_dir)",
-                trains ? ", another --model_dir, or --clean to start again there" : " or another --model_dir");
+                "--model_dir=", model_dir, " holds a run on ", before, " and this run is on ", dataset, "; give ", data,
+                trains ? absl::StrCat(data.empty() ? "" : ", ", "another --model_dir, or --clean to start again there")
+                       : absl::StrCat(data.empty() ? "" : " or ", "another --model_dir"));
           },
       .must_match = true};
 }
@@ -66,14 +75,14 @@ absl::StatusOr<std::unique_ptr<CheckpointedModel>> CheckpointedModel::Open(
 
 absl::Status CheckpointedModel::ShareState() {
   const auto open = [this]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, config_.use, config_.meta_graph));
+    ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, config_.use, /*saves=*/config_.trains, config_.meta_graph));
     RETURN_IF_ERROR(Restore());
     if (config_.winograd) dir_->ReadAlgorithms(algorithm_choices_);
     shares_variables_ = restored_ != nullptr || warm_start_ != nullptr;
     return absl::StrCat(shares_variables_ ? "1" : "0", saved_step_ ? "1" : "0", BytesOf(state_), "\n", origin_);
   };
   if (strategy_->is_chief()) return strategy_->FromChief(open()).status();
-  ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone));
+  ASSIGN_OR_RETURN(dir_, ModelDir::Open(config_, ModelDir::Use::kNone, /*saves=*/false));
   if (strategy_->is_back()) {
     ASSIGN_OR_RETURN(state_, TakePartAgain(*strategy_->servers(), config_.training_data));
     state_.worker_positions.clear();  // the chief alone waits for the others
@@ -277,6 +286,15 @@ absl::StatusOr<ReplicatedProgram*> CheckpointedModel::ProgramFor(Mode mode, cons
   return program;
 }
 
+absl::Status CheckpointedModel::ReportSave() {
+  const absl::Status written = dir_->WaitForSave();
+  if (dir_->tries_save_again()) return absl::OkStatus();  // which the log says
+  RETURN_IF_ERROR(written);
+  const bool saves = dir_->writes() || !has_servers();
+  if (saves && saved_step_ == state_.global_step) LogSavedOnRequest();
+  return absl::OkStatus();
+}
+
 void CheckpointedModel::LogSavedOnRequest() const {
   LOG(INFO) << "saved checkpoint of step " << state_.global_step << " on SIGUSR2";
 }
@@ -374,10 +392,7 @@ absl::Status CheckpointedModel::SaveWhileWaiting(int64_t global_step, bool is_as
             : std::chrono::steady_clock::now() - save_time_ >= std::chrono::seconds(config_.save_checkpoints_secs);
   if (servers_ == nullptr || (!is_due && !is_asked)) return absl::OkStatus();
   RETURN_IF_ERROR(Save());
-  if (!is_asked) return absl::OkStatus();
-  RETURN_IF_ERROR(dir_->WaitForSave());
-  LogSavedOnRequest();
-  return absl::OkStatus();
+  return is_asked ? ReportSave() : absl::OkStatus();
 }
 
 void CheckpointedModel::MarkSaved() {
@@ -398,12 +413,17 @@ absl::Status CheckpointedModel::Save() {
     if (data_have_ended_) std::fill(state_.worker_positions.begin(), state_.worker_positions.end(), state_.position);
   }
   // Without a step the data go on where the gradients of other workers are dropped or a loss scale skips a batch.
-  if (saved_step_ == state_.global_step && saved_position_ == state_.position &&
-      saved_positions_ == state_.worker_positions) {
-    return absl::OkStatus();
+  const bool again = saved_step_ == state_.global_step && saved_position_ == state_.position &&
+                     saved_positions_ == state_.worker_positions;
+  if (again) {
+    // The run may end here, without a save of a later step that would try again. Other workers, which compare their
+    // variables with this one's before a save, know nothing of it.
+    dir_->WaitForSave().IgnoreError();
+    if (!dir_->tries_save_again()) return absl::OkStatus();
+  } else {
+    RETURN_IF_ERROR(replicas_.Settle());
+    RETURN_IF_ERROR(replicas_.CheckEqual());
   }
-  RETURN_IF_ERROR(replicas_.Settle());
-  RETURN_IF_ERROR(replicas_.CheckEqual());
   if (!dir_->writes()) {
     MarkSaved();
     return absl::OkStatus();

@@ -93,8 +93,11 @@ class CheckpointedModel {
   void EndData();
 
   // Starts to write a checkpoint of the present step, if there is none yet, or one from which the data have gone on
-  // without a step, and this process writes the directory.
+  // without a step, or one that the storage failed, and this process writes the directory.
   absl::Status Save();
+  // For Interruption::kSave: waits until the checkpoint of the present step is written, if this process writes it, and
+  // logs that. OK if the next save tries again.
+  absl::Status ReportSave();
   // Logs that the save for Interruption::kSave is done.
   void LogSavedOnRequest() const;
 

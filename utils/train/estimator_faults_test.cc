@@ -12,14 +12,19 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
+#include "utils/compute/graph/graph.h"
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/kernel/kernel.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
+#include "utils/logs/hook.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
+#include "utils/train/checkpointed_model.h"
 #include "utils/train/line_model.h"
 
 namespace official::train {
@@ -336,8 +341,83 @@ TEST_CASE("An error of the data comes out as it is, after what was trained until
   CHECK(MakeEstimator(config)->global_step() == 3);
 }
 
+// Its file cannot be written after step 4.
+class FailsAfterFourthStep : public logs::Hook {
+ public:
+  explicit FailsAfterFourthStep(absl::Status error) : error_(std::move(error)) {}
+  absl::Status AfterStep(const logs::StepInfo& step) override {
+    return step.global_step == 4 ? error_ : absl::OkStatus();
+  }
+
+ private:
+  const absl::Status error_;
+};
+
+TEST_CASE("An error of a hook comes out as it is, after its step is saved") {
+  const EstimatorConfig config = Config();
+  const absl::Status full = absl::AbortedError("cannot write 99 bytes to metric.log: No space left on device");
+  std::vector<std::unique_ptr<logs::Hook>> hooks;
+  hooks.push_back(std::make_unique<FailsAfterFourthStep>(full));
+  CHECK(MakeEstimator(config)->Train(Input(1), 20, hooks) == full);
+  CHECK(MakeEstimator(config)->global_step() == 4);
+}
+
+// A directory in place of a file of the checkpoint of `step`, which can therefore not be saved while it lives.
+class Obstacle {
+ public:
+  Obstacle(const EstimatorConfig& config, int64_t step)
+      : path_(absl::StrCat(config.model_dir, "/model.ckpt-", step, ".data-00000-of-00001")) {
+    REQUIRE(files::MakeDirectories(path_).ok());
+  }
+  ~Obstacle() { std::filesystem::remove(path_); }
+
+ private:
+  const std::string path_;
+};
+
+TEST_CASE("A save on request that the storage fails is a warning, and training goes on") {
+  EstimatorConfig config = Config();
+  const Obstacle obstacle(config, 3);
+  const Estimator* running = nullptr;
+  bool asked = false;
+  config.interruption = [&] {
+    const bool asks = running->global_step() == 3 && !std::exchange(asked, true);
+    return asks ? Interruption::kSave : Interruption::kNone;
+  };
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const auto estimator = MakeEstimator(config);
+  running = estimator.get();
+  CHECK(estimator->Train(Input(1), 5, {}).ToString() == "OK");
+  CHECK(asked);
+  CHECK_THAT(log.Text(), Contains("step 3: the checkpoint of step 3") && Contains("; the next save, if the run") &&
+                             !Contains("on SIGUSR2"));
+  CHECK(files::Exists(config.model_dir + "/model.ckpt-5.index"));
+}
+
+TEST_CASE("A save that the storage has failed is tried again at the same step, once") {
+  const EstimatorConfig config = Config();
+  const auto model =
+      CheckpointedModel::Open(Line(), config, distribute::Strategy::Create({.num_threads = 2}).value()).value();
+  REQUIRE(model->dir().BeginTraining(0, compute::Graph()).ok());
+  std::optional<Obstacle> obstacle;
+  obstacle.emplace(config, 0);
+  REQUIRE(model->Save().ok());
+  CHECK_FALSE(model->dir().WaitForSave().ok());
+  SECTION("there is room again") {
+    obstacle.reset();
+    CHECK(model->Save().ok());
+    CHECK(model->dir().WaitForSave().ok());
+    CHECK(files::Exists(config.model_dir + "/model.ckpt-0.index"));
+  }
+  SECTION("there is none yet") {
+    const absl::Status second = model->Save();
+    CHECK_FALSE(second.ok());
+    CHECK(model->dir().WaitForSave() == second);
+  }
+}
+
 TEST_CASE("Links in place of the files of a run are refused before anything is trained") {
-  for (const std::string name : {"flags.txt", "algorithms.txt", "eval/evaluated_step"}) {
+  for (const std::string name : {"flags.txt", "algorithms.txt", "eval/evaluated_step", "eval/results.txt"}) {
     const EstimatorConfig config = Config();
     REQUIRE(files::MakeDirectories(config.model_dir + "/eval").ok());
     std::filesystem::create_symlink("/nowhere", config.model_dir + "/" + name);

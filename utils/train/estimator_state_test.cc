@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "utils/logs/captured_log.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/line_model.h"
+#include "utils/train/run_lock.h"
 
 namespace official::train {
 namespace {
@@ -175,6 +178,24 @@ TEST_CASE("Facts of a run are kept in its checkpoints and compared when it resum
   CHECK(resume("ten", /*must_match=*/true).status().message() == "the words were two");
 }
 
+TEST_CASE("Who has other data than a directory's run is told how to get those, if a flag gives them") {
+  EstimatorConfig config = Config();
+  const std::string end = "another --model_dir, or --clean to start again there";
+  for (const auto& [before, advice] : std::map<std::string, std::string>{
+           {"MNIST", "; give the data of that run (--data_dir), " + end},
+           {"MNIST-synthetic", "; give the data of that run (--use_synthetic_data), " + end},
+           {"generated ml-1m", "; give " + end},
+           {"drawn digits", "; give " + end}}) {
+    config.model_dir = Config().model_dir;
+    config.dataset = before;
+    REQUIRE(MakeEstimator(config)->Train(Input(1), 1, {}).ok());
+    config.dataset = "others";
+    const absl::Status refused = Estimator::Create(Line(), config, distribute::Strategy::Create({}).value()).status();
+    CHECK(refused.message() == absl::StrCat("--model_dir=", config.model_dir, " holds a run on ", before,
+                                            " and this run is on others", advice));
+  }
+}
+
 TEST_CASE("Counters that no run has written are refused") {
   const std::vector<std::tuple<std::string, int64_t, bool>> cases = {
       {"global_step", int64_t{1} << 53, true},  {"global_step", (int64_t{1} << 53) + 1, false},
@@ -269,6 +290,30 @@ TEST_CASE("The evaluation of a checkpoint that is lost is forgotten") {
   CHECK_FALSE(fresh->state().evaluated_step);
   CHECK(files::Exists(file) == !config.trains);
   CHECK(files::Exists(history) == !config.trains);
+}
+
+TEST_CASE("An evaluation leaves alone what the training of the directory above is writing") {
+  EstimatorConfig config = Config();
+  const std::string above = config.model_dir;
+  config.model_dir = files::JoinPath(above, "best");
+  REQUIRE(MakeEstimator(config)->Train(Input(1), 3, {}).ok());
+  std::vector<std::unique_ptr<files::AtomicFile>> written;
+  for (const char* const name : {"checkpoint", "model.ckpt-5.data-00000-of-00001"}) {
+    written.push_back(files::AtomicFile::Create(files::JoinPath(config.model_dir, name)).value());
+    REQUIRE(written.back()->Finish().ok());
+  }
+  const auto unfinished = [&] {
+    const std::vector<std::string> names = files::ListDirectory(config.model_dir).value();
+    return std::count_if(names.begin(), names.end(), [](const auto& name) { return files::FinalNameOf(name); });
+  };
+  config.trains = false;
+  auto training = RunLock::Acquire(above).value();
+  REQUIRE(MakeEstimator(config)->Evaluate(Input(1), 2).ok());
+  CHECK(unfinished() == 2);
+  // When nobody trains there, it belongs to a run that was killed.
+  training = nullptr;
+  REQUIRE(MakeEstimator(config)->Evaluate(Input(1), 2).ok());
+  CHECK(unfinished() == 0);
 }
 
 }  // namespace

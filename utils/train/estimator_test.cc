@@ -52,17 +52,29 @@ std::vector<std::vector<tensorflow::Event>> EventFiles(const std::string& model_
   return events;
 }
 
-// Asks for a trace of step 2.
-class TracesSecondStep : public logs::Hook {
+// Asks for a trace of each step, and counts them; in the event file only for that of step 2.
+class TracesEachStep : public logs::Hook {
  public:
-  logs::StepRequest BeforeStep(int64_t next_step, logs::TimePoint) override { return {.trace = next_step == 2}; }
+  explicit TracesEachStep(int* traces) : traces_(traces) {}
+  logs::StepRequest BeforeStep(int64_t next_step, logs::TimePoint) override {
+    return {.trace = true, .event_trace = next_step == 2};
+  }
+  absl::Status AfterStep(const logs::StepInfo& info) override {
+    *traces_ += static_cast<int>(info.trace.size());
+    return absl::OkStatus();
+  }
+
+ private:
+  int* const traces_;
 };
 
-TEST_CASE("The event file has the graph of the training and what a traced step took") {
+TEST_CASE("The event file has the graph of the training, and what a step took whose trace is for it") {
   const EstimatorConfig config = Config();
+  int traced = 0;
   std::vector<std::unique_ptr<logs::Hook>> hooks;
-  hooks.push_back(std::make_unique<TracesSecondStep>());
+  hooks.push_back(std::make_unique<TracesEachStep>(&traced));
   REQUIRE(MakeEstimator(config)->Train(Input(1), 3, hooks).ok());
+  CHECK(traced == 3);
 
   tensorflow::GraphDef graph;
   tensorflow::RunMetadata metadata;
@@ -200,8 +212,21 @@ TEST_CASE("A loss that is missing, or that no variable influences, is refused") 
   CHECK(without->Train(Input(0), 1, {}) == is_missing);
   CHECK(without->Evaluate(Input(0), 1).status() == is_missing);
   const auto of_labels = [](const ModelInputs& in) { return compute::Mean(compute::Square(in.labels[0])); };
-  CHECK(WithLoss(of_labels, config, num_replicas)->Train(Input(0), 1, {}) ==
-        absl::InvalidArgumentError("No gradients provided for any variable: ['w']."));
+  const absl::Status no_gradients = absl::InvalidArgumentError("No gradients provided for any variable: ['w'].");
+  CHECK(WithLoss(of_labels, config, num_replicas)->Train(Input(0), 1, {}) == no_gradients);
+  // With moving averages, such as those of batch normalization, too.
+  Model model = Line();
+  model.model_fn = [=, line = Line()](const ModelInputs& in) -> absl::StatusOr<ModelSpec> {
+    absl::StatusOr<ModelSpec> spec = line.model_fn(in);
+    if (!spec.ok()) return spec;
+    const Value average = in.graph.Variable({"average", {}, compute::Initializer::Zeros(), /*trainable=*/false});
+    spec->moving_averages = {{average, spec->loss}};
+    spec->loss = of_labels(in);
+    return spec;
+  };
+  auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 2}).value();
+  const auto averaging = Estimator::Create(std::move(model), config, std::move(strategy)).value();
+  CHECK(averaging->Train(Input(0), 1, {}) == no_gradients);
 }
 
 TEST_CASE("Replicas whose variables have come apart end the run before they are saved") {

@@ -44,6 +44,9 @@ class Loop {
   bool begun() const { return summaries_.has_value(); }
 
   absl::Status Steps(data::BatchSource& source);
+  // Returns the status of something beside the computation: data, hooks, the event file. If that ends the training,
+  // first saves the steps until here, which are sound, and worth more than the last regular checkpoint.
+  absl::Status SaveIfFailed(absl::Status status);
   // Waits until there is a batch, or the data's end or error, and obeys interruptions meanwhile.
   absl::Status WaitForData(data::BatchSource& source);
   // True for the chief of a job with parameter servers that has no batch left, but others may.
@@ -75,8 +78,6 @@ class Loop {
                     logs::StepInfo& info);
   // Stops or saves, as it is wanted outside or due, or does neither.
   absl::Status MeetInterruption(bool save_is_due);
-  // Waits until the checkpoint of the present step is written, if this process writes it, and logs that for who asked.
-  absl::Status ReportSave();
   void StopForLateWorker();
   // Returns true if the last step, or with parameter servers one of another worker since this one's step before, was a
   // multiple of so many.
@@ -117,12 +118,7 @@ absl::Status Loop::Steps(data::BatchSource& source) {
     RETURN_IF_ERROR(WaitForData(source));
     if (stopped_) break;
     const absl::StatusOr<std::optional<data::Batch>> batch = source.Next();
-    if (!batch.ok()) {
-      // The steps until here are sound, and worth more than the last regular checkpoint. TrainLoop reports how saving
-      // them went. Other workers do not know of the error, and would not save with this one.
-      if (begun() && !model_.strategy().has_other_workers()) model_.Save().IgnoreError();
-      return batch.status();
-    }
+    RETURN_IF_ERROR(SaveIfFailed(batch.status()));
     if (!*batch) break;
     const Clock::duration data_wait = Clock::now() - wait_start;
     ASSIGN_OR_RETURN(ReplicatedProgram* const program, model_.ProgramFor(Mode::kTrain, source.spec(), **batch));
@@ -137,6 +133,12 @@ absl::Status Loop::Steps(data::BatchSource& source) {
   }
   if (only_waits()) RETURN_IF_ERROR(BeginWithoutBatch(source.spec()));
   return End();
+}
+
+absl::Status Loop::SaveIfFailed(absl::Status status) {
+  // TrainLoop reports how saving them went. Other workers do not know of the error, and would not save with this one.
+  if (!status.ok() && begun() && !model_.strategy().has_other_workers()) model_.Save().IgnoreError();
+  return status;
 }
 
 absl::Status Loop::BeginWithoutBatch(const data::ElementSpec& spec) {
@@ -206,7 +208,7 @@ absl::Status Loop::AfterStep(const absl::Status& computed, const StepStart& star
     const int64_t ago_us = std::chrono::duration_cast<std::chrono::microseconds>(last_.time - start.time).count();
     trace = TraceOf(timings_, absl::ToUnixMicros(absl::Now()) - ago_us, model_.strategy().device(0).name());
     last_.trace = absl::MakeConstSpan(&trace, 1);
-    RETURN_IF_ERROR(summaries_->WriteTrace(last_.trace));
+    if (start.request.event_trace) RETURN_IF_ERROR(SaveIfFailed(summaries_->WriteTrace(last_.trace)));
   }
   RETURN_IF_ERROR(Show(batch, program, start, last_));
   last_.trace = {};
@@ -221,6 +223,7 @@ logs::StepRequest Loop::AskHooks(Clock::time_point now) {
     request.loss |= wanted.loss;
     request.tensors |= wanted.tensors;
     request.trace |= wanted.trace;
+    request.event_trace |= wanted.event_trace;
   }
   return request;
 }
@@ -252,8 +255,8 @@ absl::Status Loop::Show(const data::Batch& batch, const ReplicatedProgram& progr
     ASSIGN_OR_RETURN(shown_, summaries_->Read(program, start.learning_rate));
     info.tensors = shown_;
   }
-  for (const auto& hook : hooks_) RETURN_IF_ERROR(hook->AfterStep(info));
-  return summary ? summaries_->Write(batch, loss, shown_, info.time) : absl::OkStatus();
+  for (const auto& hook : hooks_) RETURN_IF_ERROR(SaveIfFailed(hook->AfterStep(info)));
+  return summary ? SaveIfFailed(summaries_->Write(batch, loss, shown_, info.time)) : absl::OkStatus();
 }
 
 bool Loop::SaveIsDue() const {
@@ -280,14 +283,7 @@ absl::Status Loop::MeetInterruption(bool save_is_due) {
     save_time_ = Clock::now();
     RETURN_IF_ERROR(model_.Save());
   }
-  return save_is_asked ? ReportSave() : absl::OkStatus();
-}
-
-absl::Status Loop::ReportSave() {
-  RETURN_IF_ERROR(model_.dir().WaitForSave());
-  const bool saves = model_.dir().writes() || !model_.has_servers();
-  if (saves && model_.saved_step() == state_.global_step) model_.LogSavedOnRequest();
-  return absl::OkStatus();
+  return save_is_asked ? model_.ReportSave() : absl::OkStatus();
 }
 
 void Loop::StopForLateWorker() {
@@ -359,7 +355,7 @@ absl::Status TrainLoop(CheckpointedModel& model, const InputFn& input_fn, std::o
   // The checkpoint that is being written is finished, and its error reported, whatever ended the training.
   const absl::Status saved = model.dir().WaitForSave();
   if (status.ok() || saved.ok() || status == saved) return status.ok() ? saved : status;
-  return absl::Status(status.code(), absl::StrCat(status.message(), ". Before that: ", saved.message()));
+  return absl::Status(status.code(), absl::StrCat(status.message(), ". Also: ", saved.message()));
 }
 
 }  // namespace official::train

@@ -20,8 +20,8 @@ enum class Mode { kTrain, kEval, kPredict };
 struct ModelInputs {
   compute::Graph& graph;
   Mode mode;
-  compute::DType dtype;                  // type of the computation; variables stay float32
-  std::vector<compute::Value> features;  // features of a share, see BatchShare
+  compute::DType dtype;                  // type of the computation, --dtype; variables stay float32
+  std::vector<compute::Value> features;  // of a share, see BatchShare, in the types of the data: cast them to dtype
   std::vector<compute::Value> labels;    // empty in kPredict
   compute::Value random_state;           // for Dropout; kTrain only
 };
@@ -42,7 +42,7 @@ struct MeanMetric {
 };
 
 struct ModelSpec {
-  compute::Value loss;                       // kTrain, kEval: float32 scalar, the mean over the batch
+  compute::Value loss;                       // kTrain, kEval: scalar, computed in float32, the mean over the batch
   std::vector<NamedValue> predictions = {};  // kPredict: [batch, ...]; kEval: the input of host_metrics, eval_samples
   std::vector<MeanMetric> metrics = {};      // kTrain, kEval
   std::vector<NamedValue> logged = {};       // kTrain: float32 scalars that hooks can show, e.g. cross_entropy

@@ -14,6 +14,8 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/train/evaluations/evaluation_history.h"
+#include "utils/train/run_lock.h"
 #include "utils/train/summary/graph_summary.h"
 
 namespace official::train {
@@ -29,12 +31,17 @@ constexpr int64_t kMaxAlgorithmsBytes = 1 << 20, kMaxFlagsBytes = 1 << 20, kMaxS
 
 std::string ModelDir::File(absl::string_view name) const { return files::JoinPath(path(), name); }
 
-absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, Use use, std::string meta_graph) {
+absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, Use use, bool saves,
+                                                         std::string meta_graph) {
   std::unique_ptr<ModelDir> dir(new ModelDir(std::move(options), use));
   if (use != Use::kWrite) return dir;
-  ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
-                   CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max, std::move(meta_graph)));
-  dir->saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
+  // It also finishes or removes what a killed run has left, for an evaluation, too; but not in best/ of a training that
+  // is writing there.
+  if (saves || !RunLock::HolderOf(files::DirectoryOf(dir->path()))) {
+    ASSIGN_OR_RETURN(std::unique_ptr<CheckpointSaver> saver,
+                     CheckpointSaver::Open(dir->path(), dir->options_.keep_checkpoint_max, std::move(meta_graph)));
+    if (saves) dir->saver_ = std::make_unique<BackgroundSaver>(std::move(saver));
+  }
   RETURN_IF_ERROR(CheckCanWrite(dir->path()));
   return dir;
 }
@@ -42,7 +49,7 @@ absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, U
 absl::Status ModelDir::CheckCanWrite(const std::string& model_dir) {
   RETURN_IF_ERROR(files::CheckCanWriteIn(model_dir));
   for (const absl::string_view name :
-       {absl::string_view("checkpoint"), kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile}) {
+       {absl::string_view("checkpoint"), kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile, kEvaluationHistoryFile}) {
     RETURN_IF_ERROR(files::CheckRegularOrMissing(files::JoinPath(model_dir, name)));
   }
   return files::CheckDirectoryOrMissing(files::JoinPath(model_dir, "eval"));
@@ -50,9 +57,9 @@ absl::Status ModelDir::CheckCanWrite(const std::string& model_dir) {
 
 absl::StatusOr<LatestCheckpoint> ModelDir::FindCheckpoint() const {
   ASSIGN_OR_RETURN(LatestCheckpoint latest, FindLatestCheckpoint(path()));
-  if (!latest.note.empty()) {
-    LOG(WARNING) << latest.note;
-  }
+  if (latest.note.empty()) return latest;
+  if (options_.only_latest) return absl::DataLossError(latest.note);
+  LOG(WARNING) << latest.note;
   return latest;
 }
 

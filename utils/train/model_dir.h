@@ -4,6 +4,7 @@
 //   flags.txt                      the flags of the last run
 //   algorithms.txt                 the algorithms that were chosen by timing
 //   eval/evaluated_step            the step of the last finished evaluation and, with --stop_threshold, its metric
+//   eval/results.txt               with --keep_best or --early_stop: evaluations/evaluation_history.h
 #pragma once
 
 #include <memory>
@@ -33,10 +34,12 @@ class ModelDir {
     kRead,      // prediction, export: nothing is written, nor made
     kNone,      // a worker that is not the chief: the directory is not looked at
   };
-  // For kWrite, makes the directory if necessary and checks that what a training leaves can be written: errors of the
-  // file system (PermissionDenied, FailedPrecondition, ...).
+  // For kWrite, makes the directory if necessary, finishes what a killed run has left, and checks that what a training
+  // leaves can be written: errors of the file system (PermissionDenied, FailedPrecondition, ...).
+  // Without `saves`, leaves the checkpoints alone that another process is writing, as a training does in its best/.
   // `meta_graph` is that of CheckpointSaver::Open.
-  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, Use use, std::string meta_graph = "");
+  static absl::StatusOr<std::unique_ptr<ModelDir>> Open(TrainOptions options, Use use, bool saves,
+                                                        std::string meta_graph = "");
 
   // Returns the error with which Open would fail for kWrite, as far as that is known without making anything.
   static absl::Status CheckCanWrite(const std::string& model_dir);
@@ -46,12 +49,15 @@ class ModelDir {
 
   const std::string& path() const { return options_.model_dir; }
 
-  // Returns the latest checkpoint that is intact, and logs which damaged ones were passed over. Not for kNone.
+  // Returns the latest checkpoint that is intact, and logs which damaged ones were passed over. DataLoss if there are
+  // such and TrainOptions::only_latest. Not for kNone.
   absl::StatusOr<LatestCheckpoint> FindCheckpoint() const;
-  // Writes checkpoints; only for kWrite.
+  // Writes checkpoints; only for kWrite, with `saves`.
   BackgroundSaver& saver() { return *saver_; }
   // Waits until the checkpoint that is being written, if there is one, is finished; returns the error of the last save.
-  absl::Status WaitForSave() { return writes() ? saver_->Wait() : absl::OkStatus(); }
+  absl::Status WaitForSave() { return saver_ == nullptr ? absl::OkStatus() : saver_->Wait(); }
+  // True if the last save failed, and the next one tries again: BackgroundSaver::tries_again.
+  bool tries_save_again() const { return saver_ != nullptr && saver_->tries_again(); }
 
   // Marks the beginning of a training after `step`, once, in the events, with the graph, and in flags.txt.
   absl::Status BeginTraining(int64_t step, const compute::Graph& graph);

@@ -1,4 +1,4 @@
-// TrainOptions: what the command line says about a training. Each field but the last has a flag of its name, which
+// TrainOptions: what the command line says about a training. Each field but the last two has a flag of its name, which
 // utils/flags binds to it (config_flag.h). The defaults here are those of the flags, except for loss_scale; a program
 // may have its own, such as a model_dir.
 #pragma once
@@ -41,7 +41,8 @@ struct TrainOptions {
   // algorithms.txt there. False: the choice does not depend on times.
   bool winograd = true;
 
-  std::string flags_text;  // all flags, a line each: shown by TensorBoard and kept in flags.txt; empty: not known
+  std::string flags_text;    // all flags, a line each: shown by TensorBoard and kept in flags.txt; empty: not known
+  bool only_latest = false;  // true: if the latest checkpoint is damaged, that is an error, and no older one is taken
 };
 
 }  // namespace official::train

@@ -78,7 +78,9 @@ void Backward(const std::vector<Value>& shown, TrainingStep& step) {
   for (const compute::MovingAverage& average : step.moving_averages) {
     step.results.moving_averages.push_back(step.weight ? compute::Mul(average.value, step.weight) : average.value);
   }
-  if (step.variables.empty() && step.moving_averages.empty()) graph.Fail(compute::NoGradientsError(trainable));
+  // A model without trainable variables may still gather moving averages.
+  const bool only_averages = trainable.empty() && !step.moving_averages.empty();
+  if (step.variables.empty() && !only_averages) graph.Fail(compute::NoGradientsError(trainable));
   if (step.built.part == StepPart::kWhole) return;
   for (const Value& value : shown) step.results.shown.push_back(compute::Mul(value, step.weight));
 }

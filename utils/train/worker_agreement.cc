@@ -64,9 +64,10 @@ absl::Status WorkerAgreement::TakeRequestOfChief(logs::StepRequest& request) con
   if (!strategy_.has_other_workers()) return absl::OkStatus();
   const auto flag = [](bool wanted) { return wanted ? '1' : '0'; };
   ASSIGN_OR_RETURN(const std::string sent,
-                   strategy_.FromChief(std::string{flag(request.loss), flag(request.tensors), flag(request.trace)}));
-  if (sent.size() != 3) return absl::DataLossError("the chief has not sent what it wants to see of the step");
-  request = {.loss = sent[0] == '1', .tensors = sent[1] == '1', .trace = sent[2] == '1'};
+                   strategy_.FromChief(std::string{flag(request.loss), flag(request.tensors), flag(request.trace),
+                                                   flag(request.event_trace)}));
+  if (sent.size() != 4) return absl::DataLossError("the chief has not sent what it wants to see of the step");
+  request = {.loss = sent[0] == '1', .tensors = sent[1] == '1', .trace = sent[2] == '1', .event_trace = sent[3] == '1'};
   return absl::OkStatus();
 }
 

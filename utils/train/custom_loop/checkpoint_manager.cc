@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<CheckpointManager>> CheckpointManager::Open(distr
   return manager;
 }
 
-absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
+absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest(const RestoreOptions& options) {
   std::shared_ptr<BundleReader> reader;
   const auto find = [&]() -> absl::StatusOr<std::string> {
     if (!variables_.is_chief()) return "";
@@ -58,19 +58,26 @@ absl::StatusOr<std::optional<int64_t>> CheckpointManager::RestoreLatest() {
   ASSIGN_OR_RETURN(const std::string step, variables_.FromChief(find()));
   int64_t number;
   if (!absl::SimpleAtoi(step, &number)) return std::nullopt;
-  RETURN_IF_ERROR(
-      variables_.RestoreVariables([reader](const compute::VariableSpec& spec) -> absl::StatusOr<std::optional<Tensor>> {
-        const std::optional<StoredTensor> found = reader->Find(spec.name);
-        if (!found) return std::nullopt;
-        if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
-          return absl::InvalidArgumentError(
-              absl::StrCat("checkpoint ", reader->prefix(), " has variable ", spec.name, " as ", found->dtype_name,
-                           found->shape.ToString(), ", and this program as ", spec.type.ToString(),
-                           "; restore it with the program that has trained it, or train in another directory"));
-        }
-        ASSIGN_OR_RETURN(Tensor value, reader->Read(spec.name));
-        return value;
-      }));
+  constexpr char kAdvice[] = "; restore it with the program that has trained it, or train in another directory";
+  // Those that are made later may be new ones.
+  const auto must_have = std::make_shared<bool>(options.assert_existing_objects_matched);
+  const auto read = [=](const compute::VariableSpec& spec) -> absl::StatusOr<std::optional<Tensor>> {
+    const std::optional<StoredTensor> found = reader->Find(spec.name);
+    if (!found && !*must_have) return std::nullopt;
+    if (!found) {
+      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", reader->prefix(), " has no variable ", spec.name,
+                                                     ", and this program has one", kAdvice));
+    }
+    if (found->dtype != spec.type.dtype || found->shape != spec.type.shape) {
+      return absl::InvalidArgumentError(absl::StrCat("checkpoint ", reader->prefix(), " has variable ", spec.name,
+                                                     " as ", found->dtype_name, found->shape.ToString(),
+                                                     ", and this program as ", spec.type.ToString(), kAdvice));
+    }
+    ASSIGN_OR_RETURN(Tensor value, reader->Read(spec.name));
+    return value;
+  };
+  RETURN_IF_ERROR(variables_.RestoreVariables(read));
+  *must_have = false;
   return number;
 }
 

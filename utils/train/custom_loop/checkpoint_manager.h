@@ -18,6 +18,12 @@
 
 namespace official::train {
 
+// What tf.train.Checkpoint.restore leaves to the functions of its result.
+struct RestoreOptions {
+  // True: InvalidArgument for a checkpoint without one of the variables made so far, which else keeps its value.
+  bool assert_existing_objects_matched = false;
+};
+
 class CheckpointManager {
  public:
   // Makes the directory if necessary. The `max_to_keep` latest checkpoints are kept; 0 keeps all. `variables` must
@@ -29,7 +35,7 @@ class CheckpointManager {
   // its step; nothing if there is no checkpoint. An on-read variable that sums gets value / replicas in each copy.
   // InvalidArgument for a variable of another type and for a checkpoint whose name does not end in a step, as "ckpt" of
   // tf.train.Checkpoint.write; DataLoss if no checkpoint is intact.
-  absl::StatusOr<std::optional<int64_t>> RestoreLatest();
+  absl::StatusOr<std::optional<int64_t>> RestoreLatest(const RestoreOptions& options = {});
   // Writes a checkpoint of all variables made so far. Errors: those of Trackable::ReadTracked and of the file system,
   // on all workers.
   absl::Status Save(int64_t step);

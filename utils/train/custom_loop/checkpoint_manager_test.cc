@@ -131,6 +131,23 @@ TEST_CASE("A checkpoint of another program is not restored") {
              Contains("has variable sum as float32[], and this program as float32[2]"));
 }
 
+TEST_CASE("A checkpoint must have the variables made so far, if that is asked, but not those made later") {
+  const std::string directory = NewDirectory();
+  const auto one = Devices(1);
+  Program program(*one);  // whose function has not made dense/w yet
+  REQUIRE(CheckpointManager::Open(*program.scope, directory).value()->Save(1).ok());
+  const RestoreOptions all = {.assert_existing_objects_matched = true};
+  Program again(*one), larger(*one);
+  CHECK(CheckpointManager::Open(*again.scope, directory).value()->RestoreLatest(all).value() == 1);
+  CHECK(again.Step() == 2);
+  REQUIRE(larger.scope->CreateVariable({.name = "new", .initial_value = Tensor::Scalar(5.0f)}).ok());
+  const absl::Status status = CheckpointManager::Open(*larger.scope, directory).value()->RestoreLatest(all).status();
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK_THAT(std::string(status.message()),
+             Contains(directory + "/model.ckpt-1 has no variable new, and this program has one; restore it with the "
+                                  "program that has trained it, or train in another directory"));
+}
+
 TEST_CASE("A checkpoint without a step in its name is an error, not a new start") {
   const std::string directory = NewDirectory();
   const std::string name = GENERATE("ckpt", "ckpt-best");

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMaxBytes = int64_t{64} << 20;
 
-std::string PathIn(const std::string& model_dir) { return files::JoinPath(model_dir, "eval/results.txt"); }
+std::string PathIn(const std::string& model_dir) { return files::JoinPath(model_dir, kEvaluationHistoryFile); }
 
 bool IsEscaped(char c) { return c == '%' || c == '\x7f' || (c >= 0 && c <= ' '); }
 

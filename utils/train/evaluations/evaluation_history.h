@@ -15,10 +15,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "utils/train/evaluations/metric_rule.h"
 
 namespace official::train {
+
+inline constexpr absl::string_view kEvaluationHistoryFile = "eval/results.txt";  // in model_dir
 
 class EvaluationHistory {
  public:

@@ -275,7 +275,8 @@ void CoordinatedModel::Attend(const ClusterCoordinator& coordinator) {
 absl::Status CoordinatedModel::OpenCheckpoints(ClusterCoordinator& coordinator) {
   ASSIGN_OR_RETURN(auto lock, train::RunLock::Acquire(options_->model_dir));
   ASSIGN_OR_RETURN(auto checkpoints, train::CheckpointManager::Open(coordinator, options_->model_dir));
-  ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
+  ASSIGN_OR_RETURN(const std::optional<int64_t> trained,
+                   checkpoints->RestoreLatest({.assert_existing_objects_matched = true}));
   global_step_ = trained.value_or(0);
   lock_ = std::move(lock);
   checkpoints_ = std::move(checkpoints);

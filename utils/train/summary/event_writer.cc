@@ -6,8 +6,11 @@
 #include <chrono>
 #include <cmath>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/png_encoder.h"
@@ -17,6 +20,9 @@
 
 namespace official::train {
 namespace {
+
+constexpr absl::string_view kNamePrefix = "events.out.tfevents.";
+constexpr int kDigits = 10;  // of the seconds in a name
 
 double SecondsSince1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -58,12 +64,29 @@ compute::Tensor ToBytes(const compute::Tensor& image) {
   return bytes;
 }
 
+// Returns a name for a new event file that sorts after those that are there. They may have it already, with suffixes.
+absl::StatusOr<std::string> NewName(const std::string& directory) {
+  const auto name_at = [](int64_t seconds) {
+    return absl::StrFormat("%s%0*d.%s", kNamePrefix, kDigits, seconds, HostName());
+  };
+  std::string name = name_at(static_cast<int64_t>(SecondsSince1970()));
+  ASSIGN_OR_RETURN(const std::vector<std::string> others, files::ListDirectory(directory));
+  for (const std::string& other : others) {
+    absl::string_view rest = other;
+    if (other < name || absl::StartsWith(other, name) || !absl::ConsumePrefix(&rest, kNamePrefix)) continue;
+    const absl::string_view digits = rest.substr(0, rest.find('.'));
+    int64_t seconds;
+    if (digits.size() == kDigits && absl::SimpleAtoi(digits, &seconds)) name = name_at(seconds + 1);
+  }
+  return name;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EventWriter>> EventWriter::Open(const std::string& directory, EventFlushing flushing) {
   RETURN_IF_ERROR(files::MakeDirectories(directory));
-  const std::string path = files::JoinPath(
-      directory, absl::StrFormat("events.out.tfevents.%010d.%s", static_cast<int64_t>(SecondsSince1970()), HostName()));
+  ASSIGN_OR_RETURN(const std::string name, NewName(directory));
+  const std::string path = files::JoinPath(directory, name);
   auto records = data::TFRecordWriter::Open(path, data::Compression::kNone, files::FileWriter::Mode::kCreateNew);
   // A second writer in the same second gets a name that sorts, and so is read, after the first.
   for (int i = 1; absl::IsAlreadyExists(records.status()) && i < 1000; ++i) {

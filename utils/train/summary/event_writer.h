@@ -1,4 +1,5 @@
-// Event files, which TensorBoard shows: events.out.tfevents.<seconds since 1970>.<host> in the directory of a run.
+// Event files, which TensorBoard shows: events.out.tfevents.<seconds since 1970>.<host> in the directory of a run. It
+// reads them in the order of their names: where the clock was set back, the seconds are one more than the latest there.
 #pragma once
 
 #include <chrono>

@@ -71,6 +71,19 @@ TEST_CASE("Two writers of one second do not share a file") {
   CHECK(files::ListDirectory(directory).value().size() == 2);
 }
 
+TEST_CASE("A file is read after those that are there, also where the clock was set back") {
+  const std::string directory = NewDirectory();
+  REQUIRE(files::MakeDirectories(directory).ok());
+  // Of another host in the year 2286, and two whose names have no such seconds.
+  for (const char* const name :
+       {"events.out.tfevents.9999999990.zz", "events.out.tfevents.a.zz", "events.out.tfevents.99"}) {
+    REQUIRE(files::WriteFileAtomically(directory + "/" + name, "").ok());
+  }
+  const auto first = EventWriter::Open(directory).value();
+  CHECK_THAT(first->path(), Catch::Matchers::StartsWith(directory + "/events.out.tfevents.9999999991."));
+  CHECK(EventWriter::Open(directory).value()->path() > first->path());
+}
+
 TEST_CASE("Scalars of one step are one event") {
   const auto events = Written([](EventWriter& writer) {
     return writer.AddScalars(100, {{"loss", 0.5f}, {"accuracy", std::numeric_limits<float>::quiet_NaN()}});
