@@ -89,7 +89,10 @@ def check(programs: list[Path]) -> int:
 def main() -> int:
     if sys.argv[1:2] == ["--check"]:
         return check([Path(path) for path in sys.argv[2:]])
-    *programs, directory = sys.argv[1:]
+    *programs, directory = sys.argv[1:] or [""]
+    if not directory or Path(directory).is_file():  # the last program
+        print("name the directory for the man pages: bazel run //docs/flags:man -- DIRECTORY", file=sys.stderr)
+        return 2
     folder = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "")) / directory
     folder.mkdir(parents=True, exist_ok=True)
     for name, (text, _) in pages([Path(path) for path in programs]).items():

@@ -120,7 +120,7 @@ class ConnectionFlagsTest(unittest.TestCase):
                     self.assertIn("--run_secret_file=FILE", task.stderr)
 
     def test_a_task_that_does_not_answer_is_lost(self) -> None:
-        flags = ("--train_epochs=1000000", "--peer_timeout_secs=2")
+        flags = ("--train_epochs=1000000", "--peer_timeout_secs=3")
         for program, jobs in ((self.custom_loop, WORKERS), (self.coordinator, COORDINATED)):
             with self.subTest(program):
                 processes = self.start(program, jobs, flags)

@@ -33,7 +33,8 @@ flags::Program MnistProgram() {
           "downloaded if it is missing; if that fails, the network is trained on digits that the program draws.",
       .examples = {{"mnist_main", absl::StrCat("train for 40 epochs in ", model_dir)},
                    {"mnist_main --train_epochs=5 --model_dir=run1", "train for 5 epochs, in a directory of your own"},
-                   {"mnist_main --use_synthetic_data --max_train_steps=200", "measure the training speed"},
+                   {"mnist_main --use_synthetic_data --max_train_steps=200 --model_dir=speed1",
+                    "measure the training speed"},
                    {"mnist_main --model_dir=run1 --eval_only", "evaluate the latest checkpoint"},
                    {"mnist_main --model_dir=run1 --predict=seven.png", "classify a digit (PNG or IDX files)"}},
       .defaults = {{"data_dir", files::DefaultDataDir("mnist_data")},
@@ -41,8 +42,8 @@ flags::Program MnistProgram() {
                    {"batch_size", "100"},
                    {"train_epochs", "40"}},
       .help = {{"data_dir",
-                "Directory of MNIST's four files (IDX format, plain or .gz). If they are missing and this flag is not "
-                "given, they are downloaded."},
+                "Directory of MNIST's four files (IDX format, plain or .gz). Missing ones are downloaded to it; if "
+                "that fails and this flag is not given, the program draws digits instead."},
                {"stop_threshold", "Stop training when an evaluation's accuracy (0 to 1) is at least this value."},
                {"data_format",
                 "Order of the rows of dense/kernel in checkpoints: channels_first is that of TensorFlow's model with "
@@ -55,7 +56,7 @@ flags::Program MnistProgram() {
                           flags::PredictFlag()},
                 .validators = {flags::CheckPredictWords, flags::PredictAlone,
                                flags::ThresholdOf("stop_threshold", "accuracy", 1)}},
-      .words = "IMAGE...",
+      .words = "[--predict IMAGE...]",
       .network = {{"data_format", OrderOfChannels}},
       .rehearses = true,
   };

@@ -41,9 +41,19 @@ absl::StatusOr<Tensor> GreyOfPng(const Tensor& image, const std::string& name) {
   return pixels;
 }
 
+// Refuses a file that is no IDX file either.
+absl::Status CheckIsIdx(const std::string& file, const data::IdxHeader& header) {
+  if (!header.dims.empty()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      file,
+      ": expected a PNG or IDX file of 28x28 pixels, white on black; for dark ink on paper, ImageMagick makes one: ",
+      "convert ", file, " -colorspace Gray -negate -resize '28x28!' digit.png"));
+}
+
 // The images of an IDX file, [n, 784] in [0, 1].
 absl::StatusOr<Tensor> ReadIdxDigits(const std::string& file) {
-  ASSIGN_OR_RETURN(const Tensor images, data::ReadIdx(file));
+  ASSIGN_OR_RETURN(const Tensor images,
+                   data::ReadIdx(file, [&](const data::IdxHeader& header) { return CheckIsIdx(file, header); }));
   const compute::Shape& shape = images.shape();
   if (images.dtype() != DType::kUInt8 || shape.rank() != 3 || shape.dim(1) != kImageSize ||
       shape.dim(2) != kImageSize) {

@@ -262,6 +262,11 @@ TEST_CASE("Prediction and export need a trained model, and give classes and prob
   const std::string out = Run(predict);
   CHECK(std::count(out.begin(), out.end(), '\n') == 60);
   CHECK_THAT(out, Contains("\"index\": 7, \"class\": 7, \"probabilities\": ["));
+  predict.predict = {config.base.data_dir + "/photo.jpg"};
+  std::ofstream(predict.predict[0]) << "\xFF\xD8\xFF\xE0 and so on";
+  CHECK_THAT(std::string(RunStatus(predict).message()),
+             Contains(absl::StrCat("photo.jpg: expected a PNG or IDX file of 28x28 pixels")) &&
+                 Contains("photo.jpg -colorspace Gray -negate -resize '28x28!' digit.png"));
   CHECK(files::ListDirectory(*config.base.export_dir)->size() == 1);
 }
 
@@ -489,6 +494,22 @@ TEST_CASE("One run per model_dir, --clean included") {
   CHECK(Checkpoint(config)->Read("global_step")->scalar<int64_t>() == 6);
 }
 
+TEST_CASE("A run that has nothing to do says which flag has ended it") {
+  MnistConfig config = SmallConfig();
+  config.performance.max_train_steps = 2;
+  Run(config);
+  const auto log_of = [&config] {
+    logs::CapturedLog log(logs::LogFormat::kSimple);
+    Run(config);
+    return log.Text();
+  };
+  CHECK_THAT(log_of(), Contains("is trained to step 2 of --max_train_steps=2; to continue, raise it or leave it out;"));
+  config.performance.max_train_steps = 100;
+  log_of();  // to the end of the epoch
+  CHECK_THAT(log_of(), Contains("is trained to step 3, 1 of --train_epochs=1 epochs; to continue, raise "
+                                "--train_epochs; to start again"));
+}
+
 TEST_CASE("Bad input is one clear error") {
   MnistConfig config = SmallConfig();
   SECTION("a batch that no machine holds: what would fit") {
@@ -516,6 +537,15 @@ TEST_CASE("Bad input is one clear error") {
     config.base.eval_only = true;
     CHECK_THAT(std::string(RunStatus(config).message()),
                Contains("(--data_dir) or another --model_dir") && !Contains("--clean"));
+  }
+  SECTION("real data in a model_dir of synthetic ones") {
+    config.performance.use_synthetic_data = true;
+    config.performance.max_train_steps = 1;
+    Run(config);
+    config.performance.use_synthetic_data = false;
+    CHECK_THAT(std::string(RunStatus(config).message()),
+               Contains("holds a run on MNIST-synthetic and this run is on MNIST; give the data of that run "
+                        "(--use_synthetic_data), another --model_dir, or --clean"));
   }
   SECTION("a checkpoint of another model") {
     std::filesystem::create_directories(config.train.model_dir);

@@ -182,7 +182,8 @@ flags::Program ResnetProgram() {
           "evaluates it.",
       .examples = {{"resnet_main --num_gpus=4 --batch_size=1024 --data_dir=/data/imagenet", "train ResNet-50"},
                    {"resnet_main --dataset_name=cifar10", "train ResNet-32 on CIFAR-10"},
-                   {"resnet_main --use_synthetic_data --max_train_steps=100", "measure the training speed"},
+                   {"resnet_main --use_synthetic_data --max_train_steps=100 --model_dir=speed1",
+                    "measure the training speed"},
                    {"resnet_main --data_dir=records --resnet_size=18 --batch_size=8 --train_epochs=60 "
                     "--batch_norm_momentum=0.9",
                     "train on your own images, converted by imagenet_to_tfrecords_main"},
@@ -225,7 +226,7 @@ flags::Program ResnetProgram() {
                 .validators = {CheckNetwork, NoHalfPrecisionOfVersion1, CheckSchedule, CheckClasses,
                                CheckSkipBadRecords, flags::CheckPredictWords, flags::PredictAlone,
                                flags::ThresholdOf("stop_threshold", "accuracy", 1)}},
-      .words = "IMAGE...",
+      .words = "[--predict IMAGE...]",
       .network = {{"dataset_name"}, {"resnet_version"}, {"resnet_size"}, {"num_classes"}},
       .rehearses = true,
   };

@@ -229,7 +229,8 @@ const DatasetInfo& InfoOf(DatasetName dataset) {
 train::LearningRateFn LearningRate(DatasetName dataset, const ScheduleConfig& config) {
   OFFICIAL_CHECK(config.factors.size() == config.boundary_epochs.size() + 1) << "one factor more than boundaries";
   const double base = config.base_learning_rate * config.batch_size / InfoOf(dataset).batch_denominator;
-  const double steps_per_epoch = static_cast<double>(config.num_train_examples) / config.batch_size;
+  const double step_size = static_cast<double>(config.batch_size) * config.batches_per_step;
+  const double steps_per_epoch = static_cast<double>(config.num_train_examples) / step_size;
   std::vector<int64_t> boundaries;
   for (const double epoch : config.boundary_epochs) boundaries.push_back(StepsOf(epoch, steps_per_epoch));
   const int64_t warmup_steps = StepsOf(config.warmup_epochs, steps_per_epoch);

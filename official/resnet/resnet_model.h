@@ -34,13 +34,15 @@ const DatasetInfo& InfoOf(DatasetName dataset);
 enum class LrSchedule { kPiecewise, kCosine, kLinear, kConstant };
 
 // The learning rate begins with base_learning_rate * batch_size / the data set's batch_denominator. Boundaries and
-// warm-up count num_train_examples / batch_size steps per epoch, without the partial batches before evaluations.
+// warm-up count num_train_examples / (batch_size * batches_per_step) steps per epoch, without the partial batches
+// before evaluations.
 struct ScheduleConfig {
   LrSchedule schedule = LrSchedule::kPiecewise;
   double base_learning_rate = 0.1;
   std::vector<double> boundary_epochs, factors;  // one factor more than boundaries
   double warmup_epochs = 0;                      // the rate rises linearly from 0
-  int batch_size = 128;                          // global
+  int batch_size = 128;                          // global; with parameter servers that of a worker
+  int batches_per_step = 1;                      // run::BatchesPerStep
   int64_t num_train_examples = 0;
   int64_t total_steps = 1;  // of all epochs, with the partial batches
 };

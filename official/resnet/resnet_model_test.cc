@@ -115,6 +115,21 @@ TEST_CASE("The learning rate of CIFAR-10 falls after the boundaries") {
   CHECK(rate(78126) == Approx(0.0001));
 }
 
+// By hand: two batches of 64 are a step, and 50000 / 128 = 390.625 steps an epoch. TensorFlow's SyncReplicasOptimizer
+// does not change the rate itself, either.
+TEST_CASE("The learning rate counts steps that take a batch of several workers, and begins as with one batch") {
+  const auto rate = LearningRate(kCifar10, {.boundary_epochs = {100},
+                                            .factors = {1, 0.1},
+                                            .warmup_epochs = 1,
+                                            .batch_size = 64,
+                                            .batches_per_step = 2,
+                                            .num_train_examples = 50000});
+  CHECK(rate(195) == Approx(0.05 * 195 / 390));
+  CHECK(rate(390) == Approx(0.05));
+  CHECK(rate(39062) == Approx(0.05));
+  CHECK(rate(39063) == Approx(0.005));
+}
+
 TEST_CASE("A boundary or a warm-up beyond all steps is never reached") {
   const auto rate = LearningRate(kCifar10, {.boundary_epochs = {5, 1e20, 1e308},
                                             .factors = {1, 0.1, 0.01, 0},

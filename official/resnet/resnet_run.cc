@@ -23,7 +23,10 @@
 #include "utils/data/records/bad_records.h"
 #include "utils/data/records/tf_record_index.h"
 #include "utils/files/files.h"
+#include "utils/logs/hook.h"
+#include "utils/logs/log.h"
 #include "utils/run/batch_size.h"
+#include "utils/run/cluster.h"
 #include "utils/run/predict_lines.h"
 #include "utils/run/rehearsal.h"
 #include "utils/run/session.h"
@@ -34,6 +37,8 @@
 
 namespace official::resnet {
 namespace {
+
+constexpr char kFlagsFile[] = "flags.txt";  // which a training writes right before its first checkpoint
 
 data::ElementSpec SpecOf(DatasetName dataset) {
   return dataset == DatasetName::kCifar10 ? Cifar10Spec() : ImagenetSpec();
@@ -144,7 +149,7 @@ std::vector<std::string> EvaluationMetrics(const ModelConfig& model) {
   return {"accuracy", "loss"};
 }
 
-// Returns the directory in which an earlier run may have left the names of its classes: --model_dir. Empty where
+// Returns the directory in which an earlier run or the user may have left names of classes: --model_dir. Empty where
 // --clean has yet to empty it, which neither a rehearsal nor an evaluator does, and for workers other than the chief,
 // which may not have it.
 std::string DirectoryOfNames(const ResnetConfig& config, const run::Session* session) {
@@ -161,40 +166,69 @@ absl::StatusOr<bool> HasCheckpoint(const std::string& model_dir) {
   return !checkpoints.empty();
 }
 
-// The names of the classes of a run that trains or evaluates. `model_dir` is that of DirectoryOfNames: an evaluation of
-// a training there, or another start, must have the names that it began with.
+// Returns true if names of classes in a directory are those of a run that ended before its first checkpoint, which bind
+// no other. Those of a training there do, and those that a user has put there.
+absl::StatusOr<bool> NamesAreStale(const std::string& model_dir) {
+  ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
+  return !is_trained && files::Exists(files::JoinPath(model_dir, kFlagsFile));
+}
+
+// The names of the classes of a run that trains or evaluates. `model_dir` is that of DirectoryOfNames: the names there
+// must be the same, unless they are stale.
 absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std::string& model_dir) {
   if (config.model.dataset == DatasetName::kCifar10 || config.performance.use_synthetic_data) {
     return FindClasses(config.model.dataset, config.label_file, {});
   }
   if (model_dir.empty()) return FindClasses(config.model.dataset, config.label_file, {config.base.data_dir});
-  ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
+  ASSIGN_OR_RETURN(const bool stale, NamesAreStale(model_dir));
   std::vector<std::string> directories = {config.base.data_dir};
-  if (is_trained) directories.push_back(model_dir);
+  if (!stale) directories.push_back(model_dir);
   ASSIGN_OR_RETURN(NamedClasses classes, FindClasses(config.model.dataset, config.label_file, directories));
-  if (!is_trained) return classes;
-  ASSIGN_OR_RETURN(const ClassNames trained, FindClassNames(model_dir));
-  if (trained.empty()) return classes;
-  const std::string trained_file = files::JoinPath(model_dir, kClassNamesFile);
-  if (const absl::Status same = CheckSameClasses(trained, trained_file, classes.names, classes.file); !same.ok()) {
+  if (stale && !classes.names.empty()) return classes;
+  ASSIGN_OR_RETURN(const ClassNames kept, FindClassNames(model_dir));
+  if (kept.empty()) return classes;
+  if (stale) {
     return absl::InvalidArgumentError(
-        absl::StrCat(same.message(), "; train other classes in another --model_dir: --fine_tune=", model_dir,
-                     " starts from the variables that fit"));
+        absl::StrCat("the data have no names of classes, and ", files::JoinPath(model_dir, kClassNamesFile),
+                     " is of a run that ended before its first checkpoint, or yours; remove it, or give it as "
+                     "--label_file if it names the classes"));
   }
-  return classes;
+  const absl::Status same =
+      CheckSameClasses(kept, files::JoinPath(model_dir, kClassNamesFile), classes.names, classes.file);
+  if (same.ok()) return classes;
+  ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
+  const std::string advice =
+      is_trained ? absl::StrCat("train other classes in another --model_dir: --fine_tune=", model_dir,
+                                " starts from the variables that fit")
+                 : absl::StrCat("nothing is trained in ", model_dir, " yet: correct or remove its ", kClassNamesFile);
+  return absl::InvalidArgumentError(absl::StrCat(same.message(), "; ", advice));
 }
 
-// Leaves the names in --model_dir for --predict, which needs no data, before the first checkpoint: those of a run that
-// ended without one are replaced.
-absl::Status KeepClassNames(const ResnetConfig& config, const ClassNames& names) {
-  if (config.base.eval_only || config.model.dataset == DatasetName::kCifar10) return absl::OkStatus();
-  const std::string& model_dir = config.train.model_dir;
-  const std::string file = files::JoinPath(model_dir, kClassNamesFile);
-  ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
-  if (!files::Exists(file)) return names.empty() ? absl::OkStatus() : WriteClassNames(model_dir, names);
-  if (is_trained) return absl::OkStatus();
-  return names.empty() ? files::RemoveFile(file) : WriteClassNames(model_dir, names);
-}
+// Leaves the names in --model_dir for --predict, which needs no data, when a training begins: before flags.txt and the
+// first checkpoint, and after all that may refuse the run. Stale names are replaced.
+class ClassNamesHook : public logs::Hook {
+ public:
+  ClassNamesHook(const ResnetConfig& config, ClassNames names)
+      : model_dir_(config.train.model_dir),
+        replaces_(!config.performance.use_synthetic_data),
+        names_(std::move(names)) {}
+
+  absl::Status Begin(const logs::TrainStart&) override {
+    const absl::StatusOr<ClassNames> kept = FindClassNames(model_dir_);
+    if (kept.ok() && *kept == names_) return absl::OkStatus();
+    const std::string file = files::JoinPath(model_dir_, kClassNamesFile);
+    if (!files::Exists(file)) return WriteClassNames(model_dir_, names_);
+    ASSIGN_OR_RETURN(const bool stale, NamesAreStale(model_dir_));
+    if (!stale || !replaces_) return absl::OkStatus();
+    LOG(WARNING) << file << " is of a run that ended before its first checkpoint: it is replaced";
+    return WriteClassNames(model_dir_, names_);
+  }
+
+ private:
+  const std::string model_dir_;
+  const bool replaces_;  // false: the data, which are made up, have no classes
+  const ClassNames names_;
+};
 
 // Nothing with synthetic data.
 absl::StatusOr<Sets> LoadSets(const ResnetConfig& config, const std::string& model_dir, const ModelConfig& model,
@@ -253,14 +287,18 @@ run::Input InputOf(const ResnetConfig& config, const Sets& sets, int64_t batch_s
 }
 
 // The network, with the learning rate of a batch size, whose epochs are those of the run.
-ModelConfig WithSchedule(ModelConfig model, const ResnetConfig& config, const run::Input& input, int batch_size) {
+ModelConfig WithSchedule(ModelConfig model, const ResnetConfig& config, const run::Input& input, int batch_size,
+                         int batches_per_step) {
   const run::Input data = run::DataOf(config, input, batch_size);
   model.schedule.batch_size = batch_size;
+  model.schedule.batches_per_step = batches_per_step;
   model.schedule.num_train_examples = data.num_train_examples;
   model.schedule.total_steps = train::TotalSteps(
       {.train_epochs = config.base.train_epochs, .epochs_between_evals = config.base.epochs_between_evals},
       train::RunState(),
-      {.num_examples = data.num_train_examples, .batch_size = batch_size, .across_epochs = data.across_epochs});
+      {.num_examples = data.num_train_examples,
+       .batch_size = int64_t{batch_size} * batches_per_step,
+       .across_epochs = data.across_epochs});
   return model;
 }
 
@@ -305,10 +343,11 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
   const bool reads_train = run::ReadsTrainingData(config, session.get());
   const std::string written_dir = session == nullptr ? "" : session->model_dir();
   ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, written_dir, model, reads_train, bad));
+  ASSIGN_OR_RETURN(const int batches_per_step, run::BatchesPerStep(config));
   const auto training = [&](int batch_size) {
     run::Input input = InputOf(config, sets, batch_size);
     input.network_size = absl::StrCat(NumClasses(model), " classes");
-    train::Model network = ResnetModel(WithSchedule(model, config, input, batch_size));
+    train::Model network = ResnetModel(WithSchedule(model, config, input, batch_size, batches_per_step));
     return run::Training{std::move(network), std::move(input)};
   };
   RETURN_IF_ERROR(run::ChooseBatchSize({.training = training}, config, session.get()));
@@ -325,8 +364,10 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
       }};
   network.eval_samples = ImageSamples(model.dataset, classes.names);
   if (session == nullptr) return run::Rehearse(config, std::move(network), std::move(input), options, results);
+  if (session->is_chief() && model.dataset != DatasetName::kCifar10) {
+    session->AddHook(std::make_unique<ClassNamesHook>(config, classes.names));
+  }
   RETURN_IF_ERROR(session->Begin(std::move(network), std::move(input), options).status());
-  if (session->is_chief()) RETURN_IF_ERROR(KeepClassNames(config, classes.names));
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   std::map<std::string, std::string> extra_files;
   if (!classes.names.empty()) extra_files[kClassNamesFile] = ClassNamesText(classes.names);

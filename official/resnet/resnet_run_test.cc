@@ -4,11 +4,13 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -240,6 +242,41 @@ TEST_CASE("A rate that falls to 0 gets there after the last step, also where an 
   CHECK(last["global_step"] == 23);
   CHECK(last["epoch"].get<double>() == Approx(23.0 / 3));
   CHECK(last["learning_rate"].get<double>() == Approx(first["learning_rate"].get<double>() / 24));
+}
+
+// By hand: 45 images are 6 batches of 8, of which a step takes one of each worker, or as many as the flag says.
+TEST_CASE("The schedule of synchronous workers counts the batches that a step takes") {
+  setenv("TF_CONFIG", R"({"cluster": {"chief": ["a:1"], "worker": ["b:1"], "ps": ["c:1"]},
+                          "task": {"type": "chief", "index": 0}})",
+         1);
+  const absl::Cleanup alone = [] { unsetenv("TF_CONFIG"); };
+  ResnetConfig config = SmallConfig(9);
+  config.base.batch_size = 8;
+  config.base.train_epochs = 8;
+  config.model.schedule = {.boundary_epochs = {4}, .factors = {1, 0.1}};
+  config.rehearsal = run::Rehearsal::kPrintSchedule;
+  int steps_per_epoch = 6;
+  SECTION("asynchronous") {}
+  SECTION("synchronous") {
+    config.cluster.sync_replicas = true;
+    steps_per_epoch = 3;
+  }
+  SECTION("with three gradients in a step") {
+    config.cluster.sync_replicas = true;
+    config.cluster.replicas_to_aggregate = 3;
+    steps_per_epoch = 2;
+  }
+  const std::string out = Run(config);
+  const std::vector<std::string> lines = absl::StrSplit(out, '\n', absl::SkipEmpty());
+  CHECK(nlohmann::json::parse(lines.back())["global_step"] == 8 * steps_per_epoch - 1);
+  const double base = nlohmann::json::parse(lines.front())["learning_rate"];
+  for (const std::string& line : lines) {
+    const nlohmann::json point = nlohmann::json::parse(line);
+    CAPTURE(line);
+    // 4 epochs of 45 / 8 batches are 22.5 batches, in steps of 1, 2 or 3.
+    const bool is_late = point["global_step"].get<double>() > std::floor(22.5 * steps_per_epoch / 6);
+    CHECK(point["learning_rate"].get<double>() == Approx(is_late ? 0.1 * base : base));
+  }
 }
 
 TEST_CASE("Two replicas with synchronized batch normalization equal one device") {

@@ -66,7 +66,8 @@ std::optional<LatestFiles> FindLatestFiles(const std::string& model_dir) {
 // replaces or mends its files.
 class NewCheckpoints {
  public:
-  // `served`: the latest checkpoint before `first` was opened; nothing if that is of an older one.
+  // `run` opens only the latest checkpoint. `served`: that before `first` was opened; nothing if `first` is of an older
+  // one.
   NewCheckpoints(std::string model, const ServedRun& run, const Servable& first, std::optional<LatestFiles> served)
       : model_(std::move(model)), run_(run), signature_(first.signature()), served_(std::move(served)) {}
 
@@ -98,10 +99,10 @@ class NewCheckpoints {
   const std::string& served() const { return served_->name; }
 
  private:
-  // Does the same as OpenIntact. Nothing is thrown: the one before must still be served.
+  // Does the same as OpenLatest. Nothing is thrown: the one before must still be served.
   absl::StatusOr<std::unique_ptr<Servable>> TryToOpen() const {
     try {
-      return OpenIntact();
+      return OpenLatest();
     } catch (const std::bad_alloc&) {
       return absl::ResourceExhaustedError("there is no memory for it");
     } catch (const std::exception& error) {  // a thread cannot be started, say
@@ -109,11 +110,7 @@ class NewCheckpoints {
     }
   }
 
-  // Opens the latest checkpoint. DataLoss if that is damaged, and an older one, which may be served already, would be
-  // opened in its place.
-  absl::StatusOr<std::unique_ptr<Servable>> OpenIntact() const {
-    ASSIGN_OR_RETURN(const train::LatestCheckpoint intact, train::FindLatestCheckpoint(run_.config.train.model_dir));
-    if (!intact.note.empty()) return absl::DataLossError(intact.note);
+  absl::StatusOr<std::unique_ptr<Servable>> OpenLatest() const {
     ASSIGN_OR_RETURN(std::unique_ptr<Servable> opened, OpenWarm(model_, run_));
     if (opened->signature() != signature_) return absl::FailedPreconditionError("it is of another network");
     return opened;
@@ -139,14 +136,6 @@ void TellAddress(const ServeConfig& config, const std::string& name, int64_t ver
     out << "serving " << name << ", step " << version << ", at " << url;
   }
   out << std::endl;
-}
-
-// Returns what is served at first, for NewCheckpoints: nothing if the latest checkpoint is damaged and an older one is
-// taken in its place, so that it is served as soon as it is whole.
-std::optional<LatestFiles> FindServed(const std::string& model_dir) {
-  std::optional<LatestFiles> latest = FindLatestFiles(model_dir);
-  const absl::StatusOr<train::LatestCheckpoint> intact = train::FindLatestCheckpoint(model_dir);
-  return intact.ok() && intact->note.empty() ? latest : std::nullopt;
 }
 
 // Cancelled once a signal has asked to stop.
@@ -177,9 +166,16 @@ absl::Status RunServe(const ServeConfig& config, std::ostream& out) {
   ASSIGN_OR_RETURN(const std::string model, ModelOfRun(run));
   ModelServerOptions options = config.server;
   if (options.model_name.empty()) options.model_name = model;
-  std::optional<LatestFiles> served = FindServed(run.config.train.model_dir);
-  RETURN_IF_ERROR(CheckNotStopped());
+  std::optional<LatestFiles> served = FindLatestFiles(run.config.train.model_dir);
+  run.config.train.only_latest = true;
   absl::StatusOr<std::unique_ptr<Servable>> opened = OpenWarm(model, run);
+  if (absl::IsDataLoss(opened.status())) {
+    // An older checkpoint serves until the latest one is whole.
+    served.reset();
+    ServedRun with_older = run;
+    with_older.config.train.only_latest = false;
+    opened = OpenWarm(model, with_older);
+  }
   RETURN_IF_ERROR(CheckNotStopped());
   ASSIGN_OR_RETURN(std::unique_ptr<Servable> servable, std::move(opened));
   NewCheckpoints checkpoints(model, run, *servable, std::move(served));

@@ -93,6 +93,11 @@ class Server:
         _, hard = resource.prlimit(self.process.pid, resource.RLIMIT_AS)
         resource.prlimit(self.process.pid, resource.RLIMIT_AS, (used + more, hard))
 
+    def bytes_read(self) -> int:
+        """Of all files, by system calls."""
+        (line,) = [line for line in Path(f"/proc/{self.process.pid}/io").read_text().splitlines() if "rchar" in line]
+        return int(line.split()[1])
+
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
@@ -472,6 +477,20 @@ class ServeTest(ProgramTestCase):
         self.assertNotEqual(ours[0]["probabilities"], others[0]["probabilities"])
         _, answer = server.predict({"instances": [pixels(0)]})
         self.assert_same(answer["predictions"][0], others[0])
+
+    def test_each_checkpoint_is_verified_once(self) -> None:
+        copy = self.folder / "verified_once"
+        shutil.copytree(self.run_dir, copy)
+        server = self.server(model_dir=copy)
+        # Then the variables are read, without those of the optimizer.
+        most = 2 * (copy / "model.ckpt-2.data-00000-of-00001").stat().st_size
+        at_start = server.bytes_read()
+        self.assertLess(at_start, most)
+        for suffix in (".data-00000-of-00001", ".index"):
+            shutil.copy(self.run_dir / f"model.ckpt-2{suffix}", copy / "new")
+            (copy / "new").rename(copy / f"model.ckpt-2{suffix}")
+        server.line_of_stderr("serving step 2 (model.ckpt-2)")
+        self.assertLess(server.bytes_read() - at_start, most)
 
     def test_a_checkpoint_for_which_there_is_no_memory_is_served_when_there_is(self) -> None:
         copy = self.folder / "no_memory"

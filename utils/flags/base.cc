@@ -272,6 +272,8 @@ BaseConfig BaseFromFlags(const CommandLine& command_line) {
   config.seed_given = command_line.has("seed") && command_line.given("seed");
   config.has_model_dir = command_line.has("model_dir");
   config.model_dir_given = config.has_model_dir && command_line.given("model_dir");
+  if (!command_line.uses("export_dir")) config.export_dir.reset();
+  if (!command_line.uses("save_meta_graph")) config.save_meta_graph = false;
   return config;
 }
 

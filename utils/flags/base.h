@@ -44,7 +44,8 @@ Validator ThresholdOf(absl::string_view flag, absl::string_view metric, double m
 FlagGroup BaseFlags();
 // A validator for programs with --predict: prediction, evaluation and export must be separate runs.
 absl::Status PredictAlone(const CommandLine& command_line);
-// Returns FromFlags<BaseConfig>() with the fields that say what the user chose.
+// Returns FromFlags<BaseConfig>() with the fields that say what the user chose, and without what the program exports
+// if it does not use the flags for that.
 BaseConfig BaseFromFlags(const CommandLine& command_line);
 
 }  // namespace official::flags

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
@@ -11,6 +12,7 @@
 #include "utils/flags/command_line_parser.h"
 #include "utils/flags/flag_value.h"
 #include "utils/flags/network.h"
+#include "utils/misc/text.h"
 
 namespace official::flags {
 
@@ -51,6 +53,25 @@ const CommandLine::Flag& CommandLine::Find(absl::string_view name) const {
   return groups_[found->second.first].flags[found->second.second];
 }
 
+absl::Status CommandLine::CheckFirstWord() const {
+  if (words_.empty()) return absl::OkStatus();
+  const absl::string_view word = words_.front();
+  const std::string shown = misc::Printable(word);
+  for (absl::string_view dash : {"\u2013", "\u2014"}) {  // that some editors make of one or two -
+    if (!absl::StartsWith(word, dash)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the word '", shown, "' begins with another dash than -; write --", shown.substr(dash.size())));
+  }
+  for (const absl::string_view value : {"true", "false", "t", "f", "1", "0"}) {
+    if (!absl::EqualsIgnoreCase(value, word)) continue;
+    const std::string example =
+        boolean_before_words_.empty() ? "clean=true" : absl::StrCat(boolean_before_words_, "=", shown);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the word '", shown, "' does not belong to a flag; a boolean takes its value after =, as in --", example));
+  }
+  return absl::OkStatus();
+}
+
 std::string CommandLine::AllFlagsText() const {
   std::string text;
   for (const Group& group : groups_) {
@@ -72,7 +93,7 @@ std::vector<std::pair<std::string, std::string>> CommandLine::FlagsOfAllWorkers(
 }
 
 std::vector<std::string> CommandLine::InputPaths() const {
-  std::vector<std::string> paths;
+  std::vector<std::string> paths = flag_files_;
   for (const Group& group : groups_) {
     for (const Flag& flag : group.flags) {
       if (const std::string path = ValueText(flag); flag.spec.input && !path.empty()) paths.push_back(path);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/flags/commandlineflag.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "utils/flags/flag_group.h"
 #include "utils/flags/network.h"
@@ -112,11 +113,16 @@ class CommandLine {
   // True if the program has a flag of this name.
   bool has(absl::string_view name) const { return index_.count(name) > 0; }
 
+  // True if the program has a flag of this name that has an effect there; see FlagSpec::not_used.
+  bool uses(absl::string_view name) const { return has(name) && Find(name).spec.not_used.empty(); }
+
   // Returns the present value of a flag of the program, by its long or short name.
   std::string ValueOf(absl::string_view name) const { return Find(name).flag->CurrentValue(); }
 
   // The words that are not flags, if the program takes any.
   const std::vector<std::string>& words() const { return words_; }
+  // Returns InvalidArgument, with what to write, if the first of them was meant as the value of a boolean or as a flag.
+  absl::Status CheckFirstWord() const;
 
   // The network flags that have another value than the program's default because the training in --model_dir had it:
   // "--name=value --name=value".
@@ -129,7 +135,8 @@ class CommandLine {
   // Returns name and present value of the flags that all workers of a run must have the same.
   std::vector<std::pair<std::string, std::string>> FlagsOfAllWorkers() const;
 
-  // Returns what the flags name that the program reads, files and directories.
+  // Returns what the flags name that the program reads, files and directories. The files of --flagfile, and those that
+  // they name, are among them.
   std::vector<std::string> InputPaths() const;
 
   // The name of the program, and the commit that it was built from.
@@ -149,6 +156,8 @@ class CommandLine {
   std::vector<Group> groups_;
   std::map<std::string, std::pair<int, int>, std::less<>> index_;  // long or short name -> group and flag
   std::vector<std::string> words_;
+  std::string boolean_before_words_;  // the name of the boolean that the first of them follows; empty: none
+  std::vector<std::string> flag_files_;
   std::string taken_from_training_;
   std::string program_, commit_;
 };

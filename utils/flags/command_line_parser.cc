@@ -105,6 +105,13 @@ CommandLine::Flag* CommandLineParser::Find(absl::string_view name) {
   return &result_.groups_[found->second.first].flags[found->second.second];
 }
 
+std::string CommandLineParser::BooleanOf(absl::string_view word) {
+  if (!absl::ConsumePrefix(&word, "-")) return "";
+  absl::ConsumePrefix(&word, "-");
+  const Flag* const flag = Find(word);
+  return flag != nullptr && IsBoolean(*flag) ? std::string(flag->spec.name) : "";
+}
+
 absl::Status CommandLineParser::ParseArguments(const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i] == "--") {
@@ -112,6 +119,7 @@ absl::Status CommandLineParser::ParseArguments(const std::vector<std::string>& a
       break;
     }
     if (!absl::StartsWith(arguments[i], "-") || arguments[i] == "-") {
+      if (result_.words_.empty() && i > 0) result_.boolean_before_words_ = BooleanOf(arguments[i - 1]);
       result_.words_.push_back(arguments[i]);
       continue;
     }
@@ -231,6 +239,7 @@ absl::Status CommandLineParser::ParseFlagFile(const std::string& path, Place pla
   }
   open_files.push_back(resolved);
   ASSIGN_OR_RETURN(const std::vector<FlagFileLine> lines, flag_files_.Read(path));
+  result_.flag_files_.push_back(path);
   for (const FlagFileLine& line : lines) {
     place.where = line.where;
     bool took_next = false;
@@ -345,14 +354,9 @@ absl::Status CommandLineParser::UnknownError(const std::string& name) const {
 }
 
 absl::Status CommandLineParser::WordError() const {
-  const std::string& word = result_.words_.front();
-  bool boolean = false;
-  for (const absl::string_view value : {"true", "false", "t", "f", "1", "0"}) {
-    boolean |= absl::EqualsIgnoreCase(value, word);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("the word '", misc::Printable(word), "' does not belong to a flag; ",
-                   boolean ? "a boolean takes its value after =, as in --clean=true" : "flags begin with - or --"));
+  RETURN_IF_ERROR(result_.CheckFirstWord());
+  return absl::InvalidArgumentError(absl::StrCat("the word '", misc::Printable(result_.words_.front()),
+                                                 "' does not belong to a flag; flags begin with - or --"));
 }
 
 }  // namespace official::flags

@@ -77,6 +77,8 @@ class CommandLineParser {
   absl::Status ParseFlagFile(const std::string& path, Place place);
   // Sets a flag for the user.
   absl::Status Give(Flag& flag, absl::string_view value, const Place& place);
+  // Returns the name of the boolean that a word sets without a value; empty: it does not.
+  std::string BooleanOf(absl::string_view word);
   absl::Status ChooseShell(absl::string_view shell);
   absl::Status CheckRehearsal() const;
 

@@ -255,9 +255,11 @@ TEST_CASE("Bad values name the flag, the value and what would be right") {
       {{"--eval_only", "--clean"}, {"--eval_only=true: cannot be combined with --clean"}},
       {{"--clean", "--resume=must"}, {"--resume=must: cannot be combined with --clean"}},
       {{"--data_dir="}, {"flag --data_dir is required: Directory"}},
+      {{"--model_dir=~/run1"}, {"--model_dir=~/run1: ~ is not expanded here; write /home/user/run1, or ./~/run1"}},
       {{"--data_dir=a\nb"}, {"--data_dir=a\\nb", "control characters"}},
       {{"--data_dir=a b "}, {"--data_dir=a b : ends in a blank, which a flag file cannot hold"}},
   };
+  setenv("HOME", "/home/user", 1);
   for (const Case& c : cases) {
     const std::string error = Error(c.words);
     for (const std::string& said : c.said) CHECK_THAT(error, Contains(said));
@@ -359,7 +361,11 @@ TEST_CASE("--undefok lets unknown flags pass, wherever it stands") {
 
 TEST_CASE("Words that are not flags are refused, or kept for a program that takes them") {
   CHECK_THAT(Error({"train"}), Contains("'train'"));
-  CHECK_THAT(Error({"--clean", "false"}), Contains("'false'") && Contains("--clean=true"));
+  CHECK_THAT(Error({"--shuffle", "False"}),
+             Contains("'False'") && EndsWith("a boolean takes its value after =, as in --shuffle=False"));
+  CHECK_THAT(Error({"-bs=5", "true"}), EndsWith("as in --clean=true"));
+  CHECK_THAT(Error({"\u2014batch_size=3"}), Contains("'\u2014batch_size=3'") && EndsWith("write --batch_size=3"));
+  CHECK_THAT(Error({"\u2013clean"}), EndsWith("begins with another dash than -; write --clean"));
   CHECK_THAT(Error({"-"}), Contains("'-'"));
   CHECK_THAT(Error({"--", "--batch_size=5"}), Contains("'--batch_size=5'"));
   CHECK(Parse({"--"}).ok());
@@ -412,6 +418,9 @@ TEST_CASE("Flag files nest but do not include themselves") {
   const FlagFile inner("inner.flags", "--batch_size=64\n");
   const FlagFile outer("outer.flags", "--train_epochs=2\n" + inner.flag() + "\n" + inner.flag() + "\n");
   CHECK(Base({outer.flag()}).batch_size == 64);
+  // All of them are inputs, so that --clean does not delete them.
+  CHECK(Parse({outer.flag(), "--data_dir=/a"}).value().InputPaths() ==
+        Words{outer.path(), inner.path(), inner.path(), "/a"});
 
   const FlagFile self("self.flags", "");
   std::ofstream(self.path()) << "--clean\n" << self.flag() << "\n";

@@ -52,6 +52,7 @@ struct FlagSpec {
   std::vector<OtherNames> other_names = {};
   bool per_worker = false;  // true: no number depends on it, and the workers of a run may have different values
   bool input = false;       // true: it names a file or directory that the program reads
+  bool is_text = false;     // true: it is no path or address, whatever it begins with
   bool local = false;       // true: it is for this process alone, and no client of --remote_cluster sends it
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <optional>
 
@@ -13,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "utils/compute/core/check.h"
+#include "utils/compute/core/status.h"
 #include "utils/flags/other_names.h"
 #include "utils/misc/text.h"
 
@@ -84,6 +86,16 @@ std::string SizeHint(const FlagSpec& spec, const absl::CommandLineFlag& flag, ab
   if (KindOf(flag) != Kind::kInteger || std::isfinite(spec.range.max) || !absl::SimpleAtod(value, &number)) return "";
   // The type does not hold the value. As a double, it may be equal to the largest one that it does.
   return number >= static_cast<double>(MaxOf(flag)) ? absl::StrCat(", at most ", MaxOf(flag)) : "";
+}
+
+// Refuses a path below ~, the home directory, which shells do not expand after =.
+absl::Status CheckTilde(absl::string_view name, absl::string_view value) {
+  if (!absl::StartsWith(value, "~/")) return absl::OkStatus();
+  const char* const home = std::getenv("HOME");
+  return FlagError(
+      name,
+      absl::StrCat("~ is not expanded here; write ", misc::Printable(home == nullptr ? "$HOME" : home),
+                   misc::Printable(value.substr(1)), ", or ./", misc::Printable(value), " for a name that begins so"));
 }
 
 }  // namespace
@@ -159,17 +171,19 @@ absl::Status CheckValue(const CommandLine::Flag& flag) {
       return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag)));
     }
     case Kind::kString: {
-      if (absl::StartsWith(value, "gs://")) {
+      if (!spec.is_text && absl::StartsWith(value, "gs://")) {
         return FlagError(spec.name,
                          "Google Cloud Storage is neither read nor written; copy it to a directory of this "
                          "machine (gcloud storage cp -r), or mount it (gcsfuse), and give that");
       }
+      if (!spec.is_text) RETURN_IF_ERROR(CheckTilde(spec.name, value));
       const bool unset = value.empty() && !flag.flag->IsOfType<std::string>();
       if (unset || spec.choices.empty() || IsChoice(spec, value)) break;
       return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag), ChoiceHint(spec, value)));
     }
     case Kind::kList:
       for (const std::string& item : ListItems(value)) {
+        RETURN_IF_ERROR(CheckTilde(spec.name, item));
         if (spec.choices.empty() || IsChoice(spec, item)) continue;
         return FlagError(spec.name, absl::StrCat("needs ", DescribeValues(flag), "; '", misc::Printable(item),
                                                  "' is not one of them", ChoiceHint(spec, item)));

@@ -4,6 +4,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "utils/compute/core/status.h"
 
 ABSL_FLAG(
     std::vector<std::string>, predict, {},
@@ -23,6 +24,7 @@ absl::Status CheckPredictWords(const CommandLine& command_line) {
   // In a flag file the empty value is the default.
   if (command_line.given("predict")) return FlagError("predict", "names no file; without the flag, the program trains");
   if (command_line.words().empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(command_line.CheckFirstWord());
   return absl::InvalidArgumentError(
       absl::StrCat("'", command_line.words()[0], "' is not a flag; to classify image files, use --predict=FILE"));
 }

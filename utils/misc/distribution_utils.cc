@@ -67,17 +67,18 @@ bool AskForSeveralGpus(std::optional<int> num_gpus, const std::optional<std::str
   return num_gpus == -1 ? count_gpus().count > 1 : num_gpus.value_or(1) > 1;
 }
 
-absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices) {
+absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices, int least) {
   if (num_devices <= 1) return batch_size;
   const int remainder = batch_size % num_devices;
   if (remainder == 0) return batch_size / num_devices;
   const int below = batch_size - remainder;
-  const std::string above = absl::StrCat("--batch_size=", int64_t{below} + num_devices);
+  const int64_t of_least = (int64_t{least} + num_devices - 1) / num_devices * num_devices;
+  const std::string above = absl::StrCat("--batch_size=", std::max(int64_t{below} + num_devices, of_least));
   return absl::InvalidArgumentError(
       absl::StrFormat("When running with multiple %s, batch size must be a multiple of the number of available %s. "
                       "Found %d %s with a batch size of %d; try %s instead.",
                       devices, devices, num_devices, devices, batch_size,
-                      below > 0 ? absl::StrCat("--batch_size=", below, " or ", above) : above));
+                      below >= least ? absl::StrCat("--batch_size=", below, " or ", above) : above));
 }
 
 absl::StatusOr<std::string> StrategyName(absl::string_view distribution_strategy, int num_workers, int num_replicas,

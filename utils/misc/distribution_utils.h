@@ -33,9 +33,11 @@ absl::StatusOr<NamedDevices> ParseDevices(absl::string_view devices);
 bool AskForSeveralGpus(std::optional<int> num_gpus, const std::optional<std::string>& devices,
                        const std::function<VisibleGpus()>& count_gpus);
 
-// Returns the share of one replica in a global batch. InvalidArgument, with the nearest valid sizes, if `batch_size` is
-// not a multiple of `num_devices`. No GPU and one GPU both mean one replica. `devices` is their name in the message.
-absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs");
+// Returns the share of one replica in a global batch. InvalidArgument, with the nearest valid sizes, of at least
+// `least`, if `batch_size` is not a multiple of `num_devices`. No GPU and one GPU both mean one replica. `devices` is
+// their name in the message.
+absl::StatusOr<int> PerDeviceBatchSize(int batch_size, int num_devices, absl::string_view devices = "GPUs",
+                                       int least = 1);
 
 // Returns TensorFlow's name of the strategy that --distribution_strategy asks for with so many workers and, of all of
 // them, replicas: "one_device", "mirrored", "central_storage" or "multi_worker_mirrored". InvalidArgument if it is for

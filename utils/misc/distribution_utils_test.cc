@@ -59,8 +59,14 @@ TEST_CASE("PerDeviceBatchSize splits evenly or says what would work") {
   CHECK_THAT(Message(PerDeviceBatchSize(128, 3, "CPU devices").status()), Contains("Found 3 CPU devices with"));
 }
 
-TEST_CASE("PerDeviceBatchSize proposes no empty batch and does not overflow") {
+TEST_CASE("PerDeviceBatchSize proposes no batch that is too small and does not overflow") {
   CHECK_THAT(Message(PerDeviceBatchSize(3, 8).status()), Contains("try --batch_size=8 instead"));
+  CHECK_THAT(Message(PerDeviceBatchSize(257, 4, "GPUs", /*least=*/257).status()),
+             Contains("try --batch_size=260 instead"));
+  CHECK_THAT(Message(PerDeviceBatchSize(17, 4, "GPUs", /*least=*/257).status()),
+             Contains("try --batch_size=260 instead"));
+  CHECK_THAT(Message(PerDeviceBatchSize(261, 4, "GPUs", /*least=*/257).status()),
+             Contains("try --batch_size=260 or --batch_size=264 instead"));
   CHECK_THAT(Message(PerDeviceBatchSize(std::numeric_limits<int>::max(), 4).status()),
              Contains("--batch_size=2147483644 or --batch_size=2147483648"));
 }

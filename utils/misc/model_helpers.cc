@@ -74,7 +74,9 @@ absl::StatusOr<std::vector<fs::path>> EntriesToDelete(const std::string& model_d
   }
   if (holds(fs::current_path(error))) return Refusal(model_dir, "the working directory is there");
   for (const std::string& other : keep) {
-    if (holds(other)) return Refusal(model_dir, absl::StrCat(other, ", which this run uses too, is there"));
+    if (holds(other))
+      return Refusal(model_dir,
+                     absl::StrCat(other, ", which this run uses too, is there (to go on with the run, add --noclean)"));
   }
 
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {

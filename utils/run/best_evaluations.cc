@@ -15,6 +15,7 @@
 namespace official::run {
 namespace {
 
+constexpr char kDirectory[] = "best";
 constexpr const char* kFilesOfRun[] = {"flags.txt", "labels.txt"};
 constexpr int64_t kMaxFileBytes = 16 << 20;
 
@@ -46,8 +47,13 @@ absl::Status CheckMetricNames(const flags::BaseConfig& flags, const std::string&
   return absl::OkStatus();
 }
 
+absl::Status BestEvaluations::CheckCanWrite(const flags::BaseConfig& flags, const std::string& model_dir) {
+  return flags.keep_best ? files::CheckDirectoryOrMissing(files::JoinPath(model_dir, kDirectory)) : absl::OkStatus();
+}
+
 absl::StatusOr<BestEvaluations> BestEvaluations::Open(const flags::BaseConfig& flags, const std::string& model_dir,
                                                       const train::RunState& state) {
+  RETURN_IF_ERROR(CheckCanWrite(flags, model_dir));
   BestEvaluations best(flags, model_dir);
   ASSIGN_OR_RETURN(best.history_, train::EvaluationHistory::Read(model_dir));
   best.history_.ForgetAfter(train::IsEvaluated(state) ? state.global_step : state.global_step - 1);
@@ -61,7 +67,7 @@ absl::Status BestEvaluations::Add(int64_t step, const train::EvalResults& result
 }
 
 absl::Status BestEvaluations::KeepBest(int64_t step) {
-  const std::string directory = files::JoinPath(model_dir_, "best");
+  const std::string directory = files::JoinPath(model_dir_, kDirectory);
   ASSIGN_OR_RETURN(std::set<int64_t> steps, train::LinkedSteps(directory));
   steps.insert(step);
   const std::vector<int64_t> best = history_.Best(steps, *keep_best_);

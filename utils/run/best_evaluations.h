@@ -27,8 +27,12 @@ absl::Status CheckMetricNames(const flags::BaseConfig& flags, const std::string&
 
 class BestEvaluations {
  public:
+  // Returns FailedPrecondition if the flags let a training keep checkpoints in best/, and what has that name is no
+  // directory.
+  static absl::Status CheckCanWrite(const flags::BaseConfig& flags, const std::string& model_dir);
+
   // Reads what earlier evaluations have left in model_dir. Those after the step of `state` do not count, nor does one
-  // of this step that was not finished: they are made again. Errors: EvaluationHistory::Read.
+  // of this step that was not finished: they are made again. Errors: CheckCanWrite, EvaluationHistory::Read.
   static absl::StatusOr<BestEvaluations> Open(const flags::BaseConfig& flags, const std::string& model_dir,
                                               const train::RunState& state);
 

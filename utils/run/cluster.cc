@@ -196,6 +196,11 @@ std::optional<distribute::Elastic> ElasticOf(const flags::ClusterConfig& config,
   return distribute::Elastic{.min_workers = config.min_workers.value_or(1), .expected = cluster.restart->workers};
 }
 
+absl::StatusOr<std::optional<distribute::Launch>> FindLaunch(const Config& config) {
+  const auto environment = [](const char* name) { return std::getenv(name); };
+  return distribute::ReadLauncherEnv(environment, config.cluster.workers.value_or(""));
+}
+
 }  // namespace
 
 std::string ValueOf(const Restart& restart) {
@@ -203,9 +208,8 @@ std::string ValueOf(const Restart& restart) {
 }
 
 absl::StatusOr<Cluster> FindCluster(const Config& config) {
-  const auto environment = [](const char* name) { return std::getenv(name); };
   Cluster cluster = {.has_evaluator = config.cluster.separate_evaluator};
-  ASSIGN_OR_RETURN(cluster.launch, distribute::ReadLauncherEnv(environment, config.cluster.workers.value_or("")));
+  ASSIGN_OR_RETURN(cluster.launch, FindLaunch(config));
   RETURN_IF_ERROR(CheckModelDir(config));
   if (!cluster.launch) {
     RETURN_IF_ERROR(CheckServerUpdates(config.cluster, cluster));
@@ -227,6 +231,13 @@ absl::StatusOr<Cluster> FindCluster(const Config& config) {
   LOG(INFO) << distribute::Describe(*cluster.launch)
             << (cluster.restart ? absl::StrCat(", begins again (", cluster.restart->count, ")") : "");
   return cluster;
+}
+
+absl::StatusOr<int> BatchesPerStep(const Config& config) {
+  if (!config.cluster.sync_replicas) return 1;
+  if (config.cluster.replicas_to_aggregate) return *config.cluster.replicas_to_aggregate;
+  ASSIGN_OR_RETURN(const std::optional<distribute::Launch> launch, FindLaunch(config));
+  return launch ? launch->started.cluster.NumWorkers() : 1;
 }
 
 absl::StatusOr<std::unique_ptr<distribute::Exchange>> Connect(const Config& config, const Cluster& cluster,

@@ -45,6 +45,11 @@ struct Cluster {
 // them and --on_peer_loss=restart says so.
 absl::StatusOr<Cluster> FindCluster(const Config& config);
 
+// Returns how many batches of --batch_size a step takes, by the environment and the flags: with --sync_replicas
+// --replicas_to_aggregate, or one of each worker; else 1. With backup workers a step may use up more. Errors: those of
+// distribute::ReadLauncherEnv.
+absl::StatusOr<int> BatchesPerStep(const Config& config);
+
 // Connects the workers of a cluster with several, and returns when all are there. `devices` are those of the run.
 // InvalidArgument, on all of them, if they differ in something that changes numbers, such as a flag; or if strangers
 // could take part: see flags::ClusterConfig. DeadlineExceeded names the workers that did not come in time; Cancelled

@@ -318,6 +318,18 @@ TEST_CASE("Flags of the updates of parameter servers need those, and each other"
   CHECK(FindCluster(number).ok());
 }
 
+TEST_CASE("A synchronous step takes a batch of each worker, or as many as --replicas_to_aggregate") {
+  Config config;
+  CHECK(BatchesPerStep(config).value() == 1);
+  const TfConfig with_ps(R"({"cluster": {"chief": ["a:1"], "worker": ["b:1", "c:1"], "ps": ["d:1"]},
+                             "task": {"type": "ps", "index": 0}})");
+  CHECK(BatchesPerStep(config).value() == 1);  // each worker makes steps of its own
+  config.cluster.sync_replicas = true;
+  CHECK(BatchesPerStep(config).value() == 3);
+  config.cluster.replicas_to_aggregate = 5;
+  CHECK(BatchesPerStep(config).value() == 5);
+}
+
 TEST_CASE("A training loop of one's own has no parameter servers") {
   const TfConfig tf_config(kWithPs);
   CHECK_THAT(Refused(ConnectedStrategy::Create({}).status()),

@@ -30,6 +30,7 @@ struct Config {
   // Name and value of the flags that all workers of a run must have the same.
   std::vector<std::pair<std::string, std::string>> flags_of_all_workers = {};
   std::vector<std::string> input_paths = {};  // that the flags name: --clean must not delete them
+  int least_batch_size = 1;                   // the least that the program can train with
   Rehearsal rehearsal = Rehearsal::kNone;
   std::string program = "";        // its name
   std::string commit = "unknown";  // the commit of the program, for the run record

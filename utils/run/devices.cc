@@ -70,8 +70,8 @@ absl::StatusOr<Devices> DevicesOfPlugin(const Config& config, int num_workers, i
     return absl::InvalidArgumentError(absl::StrCat("--num_replicas=", devices.num_replicas, ": the PJRT plugin has ",
                                                    num_devices, " devices; use at most that many"));
   }
-  ASSIGN_OR_RETURN(devices.replica_batch,
-                   misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas, "devices"));
+  ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
+                                                                   "devices", config.least_batch_size));
   return devices;
 }
 
@@ -141,8 +141,9 @@ absl::StatusOr<Devices> DevicesFor(const Config& config, int num_workers, int nu
   if (config.performance.distribution_strategy == "tpu") return DevicesOfPlugin(config, num_workers, num_servers);
   if (num_servers > 0) num_workers = 1;  // each trains by itself
   ASSIGN_OR_RETURN(Devices devices, ReplicasFor(config, num_workers, num_servers));
-  ASSIGN_OR_RETURN(devices.replica_batch, misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
-                                                                   NameOfReplicas(devices, num_workers)));
+  ASSIGN_OR_RETURN(devices.replica_batch,
+                   misc::PerDeviceBatchSize(config.base.batch_size, devices.num_replicas,
+                                            NameOfReplicas(devices, num_workers), config.least_batch_size));
   if (KeepsVariablesOnHost(devices) && !config.base.eval_only) {
     RETURN_IF_ERROR(CheckServerFlags(config, [&](absl::string_view flag, absl::string_view advice) {
       return absl::InvalidArgumentError(

@@ -1,5 +1,8 @@
 #include "utils/run/estimator_config.h"
 
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "utils/misc/stop_signals.h"
 #include "utils/run/training_data.h"
 
@@ -45,12 +48,22 @@ train::Schedule ScheduleOf(const Config& config, const SessionOptions& options) 
           .max_train_steps = config.performance.max_train_steps};
 }
 
-train::EpochSize EpochOf(const Config& config, const Input& input) {
-  return {.num_examples = input.num_train_examples,
-          .batch_size = config.base.batch_size,
-          .across_epochs = input.across_epochs,
-          .carries_over = input.carries_over,
-          .steps = input.steps_per_epoch};
+absl::Status CheckExports(const Config& config, const SessionOptions& options) {
+  const std::string flag = config.base.export_dir        ? absl::StrCat("--export_dir=", *config.base.export_dir)
+                           : config.base.save_meta_graph ? "--save_meta_graph"
+                                                         : "";
+  if (flag.empty() || options.serving_graph != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": ", config.program, " has no graph of predictions to export; leave it out"));
+}
+
+train::EpochSize EpochOf(const Config& config, const Input& input, int batches_per_step) {
+  train::EpochSize epoch = {.num_examples = input.num_train_examples,
+                            .batch_size = int64_t{config.base.batch_size} * batches_per_step,
+                            .across_epochs = input.across_epochs,
+                            .carries_over = input.carries_over};
+  if (input.steps_per_epoch) epoch.steps = (*input.steps_per_epoch + batches_per_step - 1) / batches_per_step;
+  return epoch;
 }
 
 }  // namespace official::run

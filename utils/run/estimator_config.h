@@ -1,7 +1,8 @@
 // EstimatorConfigOf, ScheduleOf, EpochOf: what the flags and the input of a run say to utils/train, the same for a run,
-// its rehearsal and a prediction.
+// its rehearsal and a prediction. CheckExports.
 #pragma once
 
+#include "absl/status/status.h"
 #include "utils/run/config.h"
 #include "utils/run/input.h"
 #include "utils/run/session.h"
@@ -20,6 +21,10 @@ train::EstimatorConfig EstimatorConfigOf(const Config& config, const Input& inpu
 
 train::Schedule ScheduleOf(const Config& config, const SessionOptions& options);
 
-train::EpochSize EpochOf(const Config& config, const Input& input);
+// `batches_per_step`: BatchesPerStep (cluster.h).
+train::EpochSize EpochOf(const Config& config, const Input& input, int batches_per_step);
+
+// Returns InvalidArgument for a flag that needs SessionOptions::serving_graph in a program that has none.
+absl::Status CheckExports(const Config& config, const SessionOptions& options);
 
 }  // namespace official::run

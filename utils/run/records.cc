@@ -10,7 +10,6 @@
 #include "utils/logs/hooks_helper.h"
 #include "utils/logs/log.h"
 #include "utils/logs/profile_hook.h"
-#include "utils/run/estimator_config.h"
 #include "utils/run/run_record.h"
 #include "utils/train/train_hooks.h"
 
@@ -44,7 +43,8 @@ absl::Status Records::Open(const Config& config, const Input& input, uint64_t se
 }
 
 absl::Status Records::Begin(const Config& config, const SessionOptions& options, const Input& input,
-                            const Devices& devices, const train::Schedule& schedule, const train::RunState& state) {
+                            const Devices& devices, const train::Schedule& schedule, const train::EpochSize& epoch,
+                            const train::RunState& state) {
   const flags::BaseConfig& base = config.base;
   RETURN_IF_ERROR(logger_->LogRunInfo(RunRecord(config, options, input.dataset, devices.replica_batch)));
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<logs::Hook>> named,
@@ -55,7 +55,7 @@ absl::Status Records::Begin(const Config& config, const SessionOptions& options,
   for (std::unique_ptr<logs::Hook>& hook : named) hooks_.push_back(std::move(hook));
   auto progress = std::make_unique<logs::Progress>(
       logs::ProgressOptions{.format = logs::CurrentLogFormat(),
-                            .total_steps = train::TotalSteps(schedule, state, EpochOf(config, input)),
+                            .total_steps = train::TotalSteps(schedule, state, epoch),
                             .total_epochs = schedule.steps ? 0 : base.train_epochs,
                             .log_every_n_steps = config.train.log_every_n_steps,
                             .tensors = logs::TensorsInLog(base.hooks, options.tensors_to_log)});

@@ -31,7 +31,7 @@ class Records {
   absl::Status Open(const Config& config, const Input& input, uint64_t seed, bool resumes);
   // Adds the hooks of the flags, and writes what the run is to the benchmark log.
   absl::Status Begin(const Config& config, const SessionOptions& options, const Input& input, const Devices& devices,
-                     const train::Schedule& schedule, const train::RunState& state);
+                     const train::Schedule& schedule, const train::EpochSize& epoch, const train::RunState& state);
 
   // Before Begin, and of others than the chief, only those that were added.
   absl::Span<const std::unique_ptr<logs::Hook>> hooks() const { return hooks_; }

@@ -37,25 +37,27 @@
 namespace official::run {
 namespace {
 
-int64_t StepsOfRun(const Config& config, const Input& input, const SessionOptions& options) {
-  return train::TotalSteps(ScheduleOf(config, options), train::RunState(), EpochOf(config, input));
+int64_t StepsOfRun(const Config& config, const SessionOptions& options, const train::EpochSize& epoch) {
+  return train::TotalSteps(ScheduleOf(config, options), train::RunState(), epoch);
 }
 
 // The mean number of steps of an epoch: in some, training ends with a partial batch.
-double StepsPerEpoch(const Config& config, const Input& input) {
+double StepsPerEpoch(const Config& config, const train::EpochSize& epoch) {
   const train::Schedule epochs = {.train_epochs = std::max(1, config.base.train_epochs),
                                   .epochs_between_evals = config.base.epochs_between_evals};
-  return static_cast<double>(train::TotalSteps(epochs, train::RunState(), EpochOf(config, input))) /
+  return static_cast<double>(train::TotalSteps(epochs, train::RunState(), epoch)) /
          static_cast<double>(epochs.train_epochs);
 }
 
 absl::Status PrintSchedule(const Config& config, const train::Model& model, const Input& input,
                            const SessionOptions& options, std::ostream& results) {
-  const int64_t total_steps = StepsOfRun(config, input, options);
+  ASSIGN_OR_RETURN(const int batches_per_step, BatchesPerStep(config));
+  const train::EpochSize epoch = EpochOf(config, input, batches_per_step);
+  const int64_t total_steps = StepsOfRun(config, options, epoch);
   if (total_steps <= 0) {
     return absl::InvalidArgumentError("this run has no steps; give it some with --train_epochs or --max_train_steps");
   }
-  const double steps_per_epoch = StepsPerEpoch(config, input);
+  const double steps_per_epoch = StepsPerEpoch(config, epoch);
   if (config.base.output != "json") {
     results << ScheduleTable(model.learning_rate, total_steps, steps_per_epoch);
     return absl::OkStatus();
@@ -109,14 +111,15 @@ class Trial {
 
   absl::Status DryRun(train::Model model, const SessionOptions& options) {
     RETURN_IF_ERROR(CheckDirectories());
+    RETURN_IF_ERROR(CheckExports(config_, options));
     if (!options.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(config_.base, options.name, options.metrics));
+    const train::EpochSize epoch = EpochOf(config_, input_, /*batches_per_step=*/1);  // of one process
     Tell("run",
          absl::StrCat(config_.base.eval_only ? std::string("one evaluation")
-                                             : absl::StrCat(StepsOfRun(config_, input_, options), " steps in all"),
+                                             : absl::StrCat(StepsOfRun(config_, options, epoch), " steps in all"),
                       ", batch ", config_.base.batch_size));
     RETURN_IF_ERROR(Open(std::move(model), options));
     const train::Schedule schedule = ScheduleOf(config_, options);
-    const train::EpochSize epoch = EpochOf(config_, input_);
     RunTime time;
     if (config_.base.eval_only) {
       time.evaluations = 1;
@@ -211,6 +214,7 @@ class Trial {
       if (log_dir == model_dir) return absl::OkStatus();
     } else {
       RETURN_IF_ERROR(train::ModelDir::CheckCanWrite(model_dir));
+      if (!config_.base.eval_only) RETURN_IF_ERROR(BestEvaluations::CheckCanWrite(config_.base, model_dir));
     }
     return writes_logs ? logs::CheckBenchmarkLogDir(log_dir) : absl::OkStatus();
   }

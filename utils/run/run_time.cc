@@ -13,7 +13,7 @@ namespace {
 
 // "1:02:03", or "0.25 s" of less than a minute.
 std::string TimeText(double seconds) {
-  return seconds < 60 ? absl::StrFormat("%.3g s", seconds) : logs::FormatDuration(std::llround(seconds));
+  return seconds < 60 ? absl::StrFormat("%.3g s", seconds) : logs::FormatDuration(std::round(seconds));
 }
 
 // "1 step", "2 steps".

@@ -1,6 +1,7 @@
 #include "utils/run/run_time.h"
 
 #include <catch2/catch.hpp>
+#include <limits>
 
 namespace official::run {
 namespace {
@@ -11,6 +12,9 @@ TEST_CASE("The time of a run is that of its steps and evaluations") {
   CHECK(RunTimeText(time) == "about 1:02:03: 600 steps of about 6.2 s, 2 evaluations of about 1.5 s");
   CHECK(RunTimeText({.steps = 1, .evaluations = 1, .step_seconds = 0.25, .evaluation_seconds = 90}) ==
         "about 1:30: 1 step of about 0.25 s, 1 evaluation of about 1:30");
+  // The sum is shown as 2^62 s.
+  CHECK(RunTimeText({.steps = std::numeric_limits<int64_t>::max(), .step_seconds = 2}) ==
+        "about 1281023894007607:45:04: 9223372036854775807 steps of about 2 s");
   CHECK(RunTimeText({.steps = 3, .step_seconds = 0.5}) == "about 1.5 s: 3 steps of about 0.5 s");
 }
 

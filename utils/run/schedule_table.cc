@@ -9,6 +9,14 @@ namespace official::run {
 namespace {
 
 constexpr size_t kMostPoints = 20;
+// In longer runs changes are not looked for.
+constexpr int64_t kMostSearchedSteps = 10'000'000;
+
+// The step that is `i` / `n` of the way from the first to the last of `total_steps`; no product of it overflows.
+int64_t StepAt(int64_t total_steps, int64_t i, int64_t n) {
+  const int64_t last = total_steps - 1;
+  return last / n * i + last % n * i / n;
+}
 
 // The first step after `step`, and before `end`, with another rate; `end` if all are the same. Steps are looked at one
 // by one, since a rate may come back.
@@ -31,7 +39,7 @@ std::string Plot(const train::LearningRateFn& learning_rate, int64_t total_steps
   const int width = static_cast<int>(std::min<int64_t>(kWidth, total_steps));
   std::vector<double> rates(width);
   for (int i = 0; i < width; ++i) {
-    rates[i] = learning_rate(width == 1 ? 0 : (total_steps - 1) * i / (width - 1));
+    rates[i] = learning_rate(width == 1 ? 0 : StepAt(total_steps, i, width - 1));
   }
   const double most = *std::max_element(rates.begin(), rates.end());
   std::string text;
@@ -56,20 +64,22 @@ std::string Plot(const train::LearningRateFn& learning_rate, int64_t total_steps
 
 std::vector<SchedulePoint> SchedulePoints(const train::LearningRateFn& learning_rate, int64_t total_steps) {
   std::vector<SchedulePoint> points;
-  int64_t step = 0;
-  while (step < total_steps && points.size() <= kMostPoints) {
-    points.push_back({step, learning_rate(step)});
-    step = NextChange(learning_rate, step, total_steps);
-  }
-  if (points.size() <= kMostPoints) {
-    if (!points.empty() && points.back().step < total_steps - 1) {
-      points.push_back({total_steps - 1, learning_rate(total_steps - 1)});
+  if (total_steps <= kMostSearchedSteps) {
+    int64_t step = 0;
+    while (step < total_steps && points.size() <= kMostPoints) {
+      points.push_back({step, learning_rate(step)});
+      step = NextChange(learning_rate, step, total_steps);
     }
-    return points;
+    if (points.size() <= kMostPoints) {
+      if (!points.empty() && points.back().step < total_steps - 1) {
+        points.push_back({total_steps - 1, learning_rate(total_steps - 1)});
+      }
+      return points;
+    }
+    points.clear();
   }
-  points.clear();
   for (size_t i = 0; i < kMostPoints; ++i) {
-    step = (total_steps - 1) * static_cast<int64_t>(i) / static_cast<int64_t>(kMostPoints - 1);
+    const int64_t step = StepAt(total_steps, static_cast<int64_t>(i), kMostPoints - 1);
     points.push_back({step, learning_rate(step)});
   }
   return points;

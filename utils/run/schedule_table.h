@@ -15,7 +15,8 @@ struct SchedulePoint {
 };
 
 // Returns the learning rates of the updates of a run of `total_steps`: the first update of each rate and the last
-// update, if there are at most 20 rates; else 20 updates at equal distances, the first and the last among them.
+// update, if there are at most 20 rates and 10 million steps; else 20 updates at equal distances, the first and the
+// last among them.
 std::vector<SchedulePoint> SchedulePoints(const train::LearningRateFn& learning_rate, int64_t total_steps);
 
 // Returns a table of the points, each with its epoch, and a plot of block characters below it. `steps_per_epoch` is 0

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <limits>
 
 #include "absl/strings/str_split.h"
 
@@ -16,6 +17,11 @@ std::vector<int64_t> Steps(const std::vector<SchedulePoint>& points) {
   std::vector<int64_t> steps;
   for (const SchedulePoint& point : points) steps.push_back(point.step);
   return steps;
+}
+
+// The columns that are full in a row of a plot.
+int FullBlocks(const std::string& line) {
+  return static_cast<int>(std::vector<std::string>(absl::StrSplit(line, "█")).size()) - 1;
 }
 
 TEST_CASE("A schedule of few rates is shown where it changes") {
@@ -34,6 +40,24 @@ TEST_CASE("A schedule that changes at each step is shown at 20 of them") {
   CHECK(std::all_of(points.begin(), points.end(), [&](const auto& p) { return p.learning_rate == ramp(p.step); }));
 }
 
+TEST_CASE("A run of the most steps there are is shown at 20 of them") {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const std::vector<int64_t> steps =
+      Steps(SchedulePoints([](int64_t step) { return static_cast<double>(step); }, kMost));
+  REQUIRE(steps.size() == 20);
+  CHECK(steps.front() == 0);
+  CHECK(steps[1] == (kMost - 1) / 19);
+  CHECK(steps.back() == kMost - 1);
+  CHECK(std::is_sorted(steps.begin(), steps.end()));
+  // Not all steps of the first rate are looked at.
+  const auto doubled = [](int64_t step) { return step < kMost / 2 ? 0.5 : 1; };
+  CHECK(SchedulePoints(doubled, kMost).size() == 20);
+  const std::vector<std::string> lines = absl::StrSplit(ScheduleTable(doubled, kMost, /*steps_per_epoch=*/20), '\n');
+  REQUIRE(lines.size() == 1 + 20 + 1 + 6 + 1 + 1);
+  CHECK(FullBlocks(lines[22]) == 30);  // a rate of 1 in the second half
+  CHECK(FullBlocks(lines[27]) == 60);
+}
+
 TEST_CASE("The table has epochs and a plot") {
   const std::string table = ScheduleTable(Halved, 90, /*steps_per_epoch=*/20);
   CHECK_THAT(table, Contains("          30       1.50  0.25\n"));
@@ -41,12 +65,9 @@ TEST_CASE("The table has epochs and a plot") {
   REQUIRE(lines.size() == 1 + 4 + 1 + 6 + 1 + 1);
   CHECK_THAT(lines[6], Contains("       0.5 ████") && !Contains("▁"));
   // A third of the 60 columns is full in each row; an eighth of the largest rate is three quarters of one row more.
-  const auto full = [](const std::string& line) {
-    return static_cast<int>(std::vector<std::string>(absl::StrSplit(line, "█")).size()) - 1;
-  };
-  CHECK(full(lines[6]) == 20);   // a rate of 0.5
-  CHECK(full(lines[9]) == 40);   // and of 0.25: half the height
-  CHECK(full(lines[11]) == 60);  // and of 0.125: a quarter of it
+  CHECK(FullBlocks(lines[6]) == 20);   // a rate of 0.5
+  CHECK(FullBlocks(lines[9]) == 40);   // and of 0.25: half the height
+  CHECK(FullBlocks(lines[11]) == 60);  // and of 0.125: a quarter of it
   CHECK_THAT(lines[12], Contains("step 0") && Contains("89"));
 }
 

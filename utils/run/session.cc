@@ -166,6 +166,7 @@ absl::StatusOr<train::Estimator*> Session::Begin(train::Model model, Input input
   input_ = DataOf(config_, std::move(input), config_.base.batch_size);
   options_ = std::move(options);
   schedule_ = ScheduleOf(config_, options_);
+  RETURN_IF_ERROR(CheckExports(config_, options_));
   if (!options_.metrics.empty()) RETURN_IF_ERROR(CheckMetricNames(config_.base, options_.name, options_.metrics));
   if (follower_) {
     signals_.emplace();
@@ -301,7 +302,9 @@ absl::Status Session::BeginTraining() {
   running_ = true;
   if (is_chief() && leaves_evaluations()) evaluator_watch_.emplace(files::JoinPath(config_.train.model_dir, "eval"));
   if (!is_chief()) return absl::OkStatus();
-  return records_->Begin(config_, options_, input_, devices_, schedule_, estimator_->state());
+  ASSIGN_OR_RETURN(const int batches_per_step, BatchesPerStep(config_));
+  const train::EpochSize epoch = EpochOf(config_, input_, batches_per_step);
+  return records_->Begin(config_, options_, input_, devices_, schedule_, epoch, estimator_->state());
 }
 
 bool Session::EvaluationIsDue() const {

@@ -80,7 +80,7 @@ struct SessionOptions {
   // the training's.
   std::vector<std::string> evaluation_flags = {};
   std::string mismatch_hint = "";  // ends the error for a --model_dir with a checkpoint of another model
-  // Builds the model's predictions, for --export_dir and --save_meta_graph; null: neither is for this program.
+  // Builds the model's predictions, for --export_dir and --save_meta_graph; null: Begin refuses both.
   std::function<absl::StatusOr<exporting::ServingGraph>(const train::Model&)> serving_graph = nullptr;
 };
 

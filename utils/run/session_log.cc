@@ -1,6 +1,7 @@
 #include "utils/run/session_log.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -92,14 +93,16 @@ void LogNothingToDo(const Config& config, const train::Schedule& schedule, const
                     const train::Estimator& estimator) {
   const train::RunState& state = estimator.state();
   const std::string why = WhyEnded(config, state, early_stop);
+  const std::optional<int64_t>& max_steps = schedule.max_train_steps;
   const std::string end =
-      !why.empty()     ? absl::StrCat(", where ", why)
+      !why.empty() ? absl::StrCat(", where ", why)
+      : max_steps && state.global_step >= *max_steps
+          ? absl::StrCat(" of --max_train_steps=", *max_steps, "; to continue, raise it or leave it out")
       : schedule.steps ? absl::StrCat(" of --train_steps=", schedule.steps->total, "; to continue, raise --train_steps")
                        : absl::StrCat(", ", state.position.epoch, " of --train_epochs=", config.base.train_epochs,
                                       " epochs; to continue, raise --train_epochs");
   const std::string what = estimator.strategy().is_chief() ? config.train.model_dir : "the run";
   LOG(INFO) << "nothing to do: " << what << " is trained to step " << state.global_step << end
-            << (why.empty() && schedule.max_train_steps ? " or --max_train_steps" : "")
             << "; to start again, give --clean or another --model_dir";
   estimator.LogChangedFlags();
 }

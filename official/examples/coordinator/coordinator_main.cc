@@ -24,6 +24,7 @@
 #include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
 #include "utils/flags/shared_groups.h"
+#include "utils/logs/log.h"
 #include "utils/run/config.h"
 #include "utils/run/coordinator.h"
 #include "utils/run/standalone/main.h"
@@ -109,8 +110,13 @@ class Program {
     int64_t epoch = 0;
     if (!config.train.model_dir.empty()) {
       ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(coordinator, config.train.model_dir));
-      ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
+      ASSIGN_OR_RETURN(const std::optional<int64_t> trained,
+                       checkpoints->RestoreLatest({.assert_existing_objects_matched = true}));
       epoch = trained.value_or(0);
+    }
+    if (epoch >= config.base.train_epochs) {
+      LOG(INFO) << "nothing to do: " << config.train.model_dir << " is trained for " << epoch
+                << " epochs; to continue, raise --train_epochs";
     }
     coordinator.CreatePerWorkerDataset("training_data");
     coordinator.CreatePerWorkerDataset("eval_data");

@@ -59,7 +59,9 @@ class CoordinatorTest(coordinated.CoordinatedCase):
             more = epochs_of(self.alone(f"--model_dir={folder}"))
             self.assert_learned(first + more)
             self.assertLess(more[0].loss, first[0].loss)
-            self.assertEqual(self.alone(f"--model_dir={folder}"), "")
+            ended = launchers.execute([self.program, f"--model_dir={folder}"])
+            self.assertEqual((ended.code, ended.stdout), (0, ""), ended.stderr)
+            self.assertIn(f"nothing to do: {folder} is trained for {EPOCHS} epochs", ended.stderr)
 
     # ---- Losses ----
 

@@ -23,6 +23,7 @@
 #include "utils/flags/cluster.h"
 #include "utils/flags/console.h"
 #include "utils/flags/shared_groups.h"
+#include "utils/logs/log.h"
 #include "utils/run/config.h"
 #include "utils/run/standalone/main.h"
 #include "utils/run/strategy.h"
@@ -100,8 +101,13 @@ absl::Status Train(const run::Config& config, distribute::Strategy& strategy) {
   int64_t epoch = 0;
   if (!config.train.model_dir.empty()) {
     ASSIGN_OR_RETURN(checkpoints, train::CheckpointManager::Open(*scope, config.train.model_dir));
-    ASSIGN_OR_RETURN(const std::optional<int64_t> trained, checkpoints->RestoreLatest());
+    ASSIGN_OR_RETURN(const std::optional<int64_t> trained,
+                     checkpoints->RestoreLatest({.assert_existing_objects_matched = true}));
     epoch = trained.value_or(0);
+  }
+  if (epoch >= config.base.train_epochs) {
+    LOG(INFO) << "nothing to do: " << config.train.model_dir << " is trained for " << epoch
+              << " epochs; to continue, raise --train_epochs";
   }
   // Neither number is a multiple of the batch: the last batches are smaller.
   const data::DatasetPtr train_points = Points(2050, /*seed=*/1), test_points = Points(330, /*seed=*/2);

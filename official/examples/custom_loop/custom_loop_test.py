@@ -1,4 +1,5 @@
-"""The example trains, and alike however many devices and workers divide its batches. Usage: MODULE CUSTOM_LOOP_MAIN"""
+"""The example trains, and alike however many devices and workers divide its batches.
+Usage: MODULE CUSTOM_LOOP_MAIN LINEAR_MAIN"""
 
 import hashlib
 import json
@@ -25,6 +26,7 @@ ROUNDING_OF_THREE = 1e-5
 
 class CustomLoopTest(unittest.TestCase):
     program: str
+    linear_main: str
     one: list[tuple[float, ...]]
 
     @classmethod
@@ -95,7 +97,16 @@ class CustomLoopTest(unittest.TestCase):
             middle = "".join(whole[1:3])
             self.assertEqual(self.outputs_of_workers(2, 1, "--train_epochs=3", f"--model_dir={folder}"), {middle})
             self.assertEqual(self.output(2, f"--model_dir={folder}"), "".join(whole[3:]))
-            self.assertEqual(self.output(2, f"--model_dir={folder}"), "")
+            ended = launchers.execute([self.program, f"--model_dir={folder}"])
+            self.assertEqual((ended.code, ended.stdout), (0, ""), ended.stderr)
+            self.assertIn(f"nothing to do: {folder} is trained for {EPOCHS} epochs", ended.stderr)
+
+    def test_the_directory_of_another_program_is_refused(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(launchers.execute([self.linear_main, folder]).code, 0)
+            ended = launchers.execute([self.program, f"--model_dir={folder}"])
+        self.assertEqual((ended.code, ended.stdout), (2, ""), ended.stderr)
+        self.assertRegex(ended.stderr, "has no variable test_.*; restore it with the program that has trained it")
 
     def start_workers(self, *flags_of: tuple[str, ...]) -> tuple[list[str], list[subprocess.Popen]]:
         """Starts a worker with each of these flags, and returns their addresses, too."""
@@ -150,7 +161,7 @@ class CustomLoopTest(unittest.TestCase):
 
 
 def main() -> None:
-    CustomLoopTest.program = str(Path(sys.argv.pop(1)).resolve())
+    CustomLoopTest.program, CustomLoopTest.linear_main = (str(Path(sys.argv.pop(1)).resolve()) for _ in range(2))
     unittest.main(module="__main__", verbosity=2)
 
 

@@ -24,7 +24,8 @@ using compute::Value;
 // The graph of each mode. Gradients, devices and checkpoints are the session's.
 absl::StatusOr<train::ModelSpec> ModelFn(const train::ModelInputs& in) {
   compute::Layers layers(in.graph, in.dtype);
-  const Value logits = layers.Dense(in.features[0], /*units=*/1);
+  const Value x = compute::Cast(in.features[0], in.dtype);
+  const Value logits = compute::Cast(layers.Dense(x, /*units=*/1), compute::DType::kFloat32);  // for the loss
   if (in.mode == train::Mode::kPredict) return train::ModelSpec{.loss = {}, .predictions = {{"logits", logits}}};
   return train::ModelSpec{.loss = compute::Mean(compute::Square(compute::Sub(logits, in.labels[0])))};
 }

@@ -43,6 +43,19 @@ class EstimatorTest(unittest.TestCase):
         # Again there is nothing to do.
         self.assertEqual(self.train("alone"), [])
 
+    def test_it_learns_in_every_type(self) -> None:
+        for dtype in ("bf16", "fp16"):
+            with self.subTest(dtype):
+                self.assertLess(self.train(dtype, f"--dtype={dtype}")[-1]["loss"], 1e-4)
+
+    def test_flags_without_effect_change_nothing(self) -> None:
+        ended = launchers.execute(self.command("own", "--save_meta_graph", f"--export_dir={self.folder / 'export'}"))
+        self.assertEqual(ended.code, 0, ended.stderr)
+        for flag in ("save_meta_graph", "export_dir"):
+            self.assertIn(f"--{flag} has no effect here: the example exports nothing", ended.stderr)
+        self.assertEqual(list(self.folder.rglob("*.meta")), [])
+        self.assertFalse((self.folder / "export").exists())
+
     def test_workers_and_an_evaluator_end_as_two_devices(self) -> None:
         self.train("mirrored", "--num_cpu_devices=2")
         chief, worker = (f"127.0.0.1:{port}" for port in launchers.free_ports(2))

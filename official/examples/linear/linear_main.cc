@@ -37,7 +37,8 @@ data::DatasetPtr Points(int64_t count, uint64_t seed) {
 // The model function builds the graph of a mode once; training, gradients and devices are the Estimator's.
 absl::StatusOr<train::ModelSpec> Linear(const train::ModelInputs& in) {
   compute::Layers layers(in.graph, in.dtype);
-  const Value y = layers.Dense(in.features[0], /*units=*/1);
+  const Value x = compute::Cast(in.features[0], in.dtype);
+  const Value y = compute::Cast(layers.Dense(x, /*units=*/1), compute::DType::kFloat32);  // for the loss
   train::ModelSpec spec;
   if (in.mode == train::Mode::kPredict) {
     spec.predictions = {{"y", y}};
@@ -81,7 +82,7 @@ absl::Status Main(const std::string& model_dir) {
 }  // namespace official::examples
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
+  if (argc != 2 || argv[1][0] == '-') {
     std::cerr << "usage: linear_main DIRECTORY\n";
     return 2;
   }

@@ -12,4 +12,8 @@ for steps in 500 1000; do
        END { exit wrong || names != " dense/kernel dense/kernel dense/bias global_step loss y y" }' "$TEST_TMPDIR/out"
   [[ -f $model_dir/model.ckpt-$steps.index ]]
 done
+# An argument that begins with - is no directory.
+status=0
+"$1" --help 2>"$TEST_TMPDIR/usage" || status=$?
+[[ $status == 2 && $(<"$TEST_TMPDIR/usage") == "usage: linear_main DIRECTORY" && ! -e --help ]]
 ls "$model_dir"/eval/events.out.tfevents.*

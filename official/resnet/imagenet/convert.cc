@@ -167,8 +167,8 @@ absl::StatusOr<std::string> MakeRecord(const std::string& images_dir, const Imag
   return Serialized(example);
 }
 
-// The images of which no record can be made. From the first on nothing is written: the others are only checked, so that
-// one run finds all. Any thread may add one.
+// The images that cannot be decoded. From the first on nothing is written: the others are only checked, so that one run
+// finds all. Any thread may add one.
 class BadImages {
  public:
   bool any() const { return any_; }
@@ -294,6 +294,8 @@ absl::Status WriteRecords(const std::string& images_dir, const Split& split, int
   for (int64_t i = num_images * shard / split.num_shards; i < end; ++i) {
     const Image& image = split.images[order(i)];
     const absl::StatusOr<std::string> record = MakeRecord(images_dir, image, scratch);
+    // The disk may fail for all that follow, too.
+    if (!record.ok() && !absl::IsDataLoss(record.status())) return record.status();
     if (!record.ok()) bad.Add(image, record.status());
     if (!bad.any()) RETURN_IF_ERROR(writer.Write(*record));
     progress.Add(1);

@@ -203,6 +203,16 @@ TEST_CASE_METHOD(Fixture, "All images that cannot be decoded are found at once, 
   }
 }
 
+TEST_CASE_METHOD(Fixture, "An image that cannot be read ends the conversion, whatever others hold") {
+  for (int i = 0; i < 9; ++i) Write(absl::StrCat("images/emu/", i, ".jpg"), "\xff\xd8\xff, but no more");
+  const std::string gone = Path("images/emu/gone.jpg");
+  std::filesystem::create_symlink("nowhere", gone);
+  const absl::Status status = Convert(GENERATE(1, 2)).status();
+  CHECK(absl::IsNotFound(status));
+  CHECK_THAT(std::string(status.message()), Contains(gone) && !Contains("of the images"));
+  CHECK(std::filesystem::is_empty(Path("records")));
+}
+
 TEST_CASE_METHOD(Fixture, "If one split fails, the names of the classes stay with the other") {
   REQUIRE(Convert().ok());
   Write("images/dog/bad.jpg", "\xff\xd8\xff, but no more");

@@ -199,19 +199,49 @@ class OwnDataTest(ProgramTestCase):
         nowhere = self.folder / "nowhere"
         self.refuse(66, [*flags, f"--fine_tune={nowhere}"], "there is no checkpoint", nowhere)
         self.assertFalse(labels.exists())
-        labels.write_text("background\nWall clock\ncup\npen\n")  # of a run that was killed before its first checkpoint
-        self.assert_succeeded(self.resnet(*flags))
+        # One that was killed before its first checkpoint has left these.
+        (model_dir / "flags.txt").write_text("--batch_size=8\n")
+        labels.write_text("background\nWall clock\ncup\npen\n")
+        self.assert_succeeded(self.resnet(*flags), f"{labels} is of a run that ended before its first checkpoint")
         self.assertEqual(labels.read_text().splitlines(), NAMES)
         # Neither do they name the classes of data without names.
         unnamed = self.damaged_copy("without names", [])
         (unnamed / "labels.txt").unlink()
         without = self.folder / "never trained, without names"
         without.mkdir()
+        (without / "flags.txt").write_text("--batch_size=8\n")
         (without / "labels.txt").write_text("background\nWall clock\n")
-        self.assert_succeeded(
-            self.resnet(f"--data_dir={unnamed}", f"--model_dir={without}", "--train_epochs=1", "--max_train_steps=1")
+        self.refuse(
+            2,
+            [f"--data_dir={unnamed}", f"--model_dir={without}", "--train_epochs=1", "--max_train_steps=1"],
+            "the data have no names of classes, and", without / "labels.txt",
+            "is of a run that ended before its first checkpoint, or yours; remove it",
         )
-        self.assertFalse((without / "labels.txt").exists())
+        self.assertTrue((without / "labels.txt").exists())
+
+    def test_names_that_no_run_has_left(self) -> None:
+        """They are those of data without names, and stay."""
+        model_dir = self.folder / "named by hand"
+        model_dir.mkdir()
+        labels = model_dir / "labels.txt"
+        names = ["background", "clock", "mug", "pen"]
+        labels.write_text("\n".join(names))
+        flags = [f"--model_dir={model_dir}", "--train_epochs=1", "--max_train_steps=1"]
+        told = f"nothing is trained in {model_dir} yet: correct or remove its labels.txt"
+        self.refuse(2, [*flags, f"--data_dir={self.records}"], "class 1 differs: ", labels, "names it clock", told)
+        unnamed = self.damaged_copy("to be named by hand", [])
+        (unnamed / "labels.txt").unlink()
+        self.assert_succeeded(self.resnet(*flags, f"--data_dir={unnamed}"))
+        predicted = self.resnet(f"--model_dir={model_dir}", f"--predict={self.photos / 'mug' / 'mug 0.png'}")
+        self.assertEqual({c["name"] for c in json.loads(predicted.stdout)["classes"]}, set(names), predicted.stderr)
+        self.assertEqual(labels.read_text(), "\n".join(names))
+
+        made_up = self.folder / "made up"
+        made_up.mkdir()
+        shutil.copy(labels, made_up)
+        synthetic = ["--use_synthetic_data", "--batch_size=2", "--max_train_steps=1"]
+        self.assert_succeeded(self.resnet(f"--model_dir={made_up}", *synthetic))
+        self.assertEqual((made_up / "labels.txt").read_text(), "\n".join(names))
 
     def test_number_of_classes(self) -> None:
         """What the records have and what the flag says must agree."""
@@ -235,6 +265,7 @@ class OwnDataTest(ProgramTestCase):
         flags = [f"--data_dir={damaged}", "--noshuffle", "--max_train_steps=1"]
         path = damaged / "train-00000-of-00001"
         self.refuse(65, [*flags, f"--model_dir={self.folder / 'stopped'}"], f"{path}: record ", "corrupted record")
+        self.assertFalse((self.folder / "stopped" / "labels.txt").exists())  # nothing was trained
         done = self.resnet(*flags, f"--model_dir={self.folder / 'skipped'}", "--skip_bad_records=2")
         self.assert_succeeded(done)
         self.assertEqual(json.loads(done.stdout.splitlines()[0])["global_step"], 1)
