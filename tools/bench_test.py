@@ -42,8 +42,10 @@ class BenchTest(unittest.TestCase):
         self.program.write_text(OUTPUT)
         self.program.chmod(0o755)
 
-    def bench(self, *flags: str, peers: str = "none of them") -> subprocess.CompletedProcess:
-        command = [TOOLS / "bench", "mnist", f"--peers={peers}", "--rounds=1", *flags]
+    def bench(
+        self, *flags: str, peers: str = "none of them", workloads: tuple[str, ...] = ("mnist",)
+    ) -> subprocess.CompletedProcess:
+        command = [TOOLS / "bench", *workloads, f"--peers={peers}", "--rounds=1", *flags]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=DEADLINE)
 
     def test_programs(self) -> None:
@@ -135,6 +137,18 @@ class BenchTest(unittest.TestCase):
                 done = self.bench("--binary=trains", "--run_seconds=100")
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f"mnist_main failed ({why})", done.stderr)
+
+    def test_unknown_workloads(self) -> None:
+        for workloads, told in (
+            (("mnits",), "'mnits'"),
+            (("mnist", "resnett"), "'resnett'"),
+            (("resnett", "mnist", "ncf-", ""), "'resnett' or 'ncf-' or ''"),
+        ):
+            with self.subTest(workloads):
+                done = self.bench("--binary=trains", workloads=workloads)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                line = done.stderr.splitlines()[-1]
+                self.assertIn(f"there is no workload {told}; there are mnist, resnet-cifar10-20, ", line)
 
     def test_what_is_not_there(self) -> None:
         (self.folder / "text").write_text("no program")

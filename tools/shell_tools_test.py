@@ -3,6 +3,7 @@ And what they do where the programs that they call fail."""
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -19,7 +20,7 @@ class ShellToolsTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def run_tool(self, name: str, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run_tool(self, name: str | Path, *words: object, **variables: str) -> subprocess.CompletedProcess[str]:
         command = [TOOLS / name, *map(str, words)]
         environment = os.environ | variables
         return subprocess.run(
@@ -50,6 +51,29 @@ class ShellToolsTest(unittest.TestCase):
         self.assert_refused("run", ("",), f"there is no program ''{listed}")
         self.assert_refused("run", (), f"tools/run: {listed[2:]}", " checkpoint_tool ", " data_check ")
         self.assert_refused("run", ("--help",), "there is no program '--help'")
+
+    def test_run_starts_what_was_built_now(self) -> None:
+        # The link in a checkout that cannot be written may be that of another user.
+        checkout, built = self.folder / "checkout", self.folder / "built"
+        (checkout / "tools").mkdir(parents=True)
+        for name in ("build", "packages.txt", "run", "setup"):
+            shutil.copy(TOOLS / name, checkout / "tools")
+        for folder, said in (checkout / "bazel-bin", "old"), (built, "new"):
+            program = folder / "official/mnist/mnist_main"
+            program.parent.mkdir(parents=True)
+            program.write_text(f'#!/bin/sh\necho {said} "$@"\n')
+            program.chmod(0o755)
+        (checkout / "official/mnist/data").mkdir(parents=True)
+        (checkout / "official/mnist/BUILD").write_text('cc_binary(\n    name = "mnist_main",\n)\n')
+        (checkout / "official/mnist/data/BUILD").touch()
+        bazel = f"""case $1 in
+build) [ "$PWD" = {checkout} ] ;;
+info) [ "$PWD" = {checkout} ] && echo {built} ;;
+esac
+"""
+        path = self.path_with(bazel=bazel, dpkg_query='for p; do echo "$p installed"; done')
+        done = self.run_tool(checkout / "tools/run", "mnist_main", "--version", PATH=path)
+        self.assertEqual((done.returncode, done.stdout), (0, "new --version\n"), done.stderr)
 
     def test_every_program_is_there(self) -> None:
         labels = re.findall(r'"//.*:(\w+)"', (TOOLS.parent / "official/programs/programs.bzl").read_text())
@@ -112,12 +136,13 @@ class ShellToolsTest(unittest.TestCase):
         # The last word of an update tells it; the calls are counted.
         calls = f'calls={self.folder}/calls; echo "$@" >>$calls; for last; do :; done\n'
         path = self.path_with(apt_get=calls + apt_get, dpkg_query="exit 1", sudo='exec "$@"')
-        return self.run_tool("setup", PATH=path)
+        return self.run_tool("setup", PATH=path, LC_ALL="")
 
     def test_setup_waits_for_the_lock_of_the_lists(self) -> None:
         done = self.setup_with("""
+[ "$LC_ALL" = C ] && locked="Could not get lock" || locked="Konnte Sperre nicht bekommen"
 if [ $last = update ]; then
-  [ $(grep -c 'update$' $calls) -gt 2 ] || { echo "E: Could not get lock /lists/lock" >&2; exit 100; }
+  [ $(grep -c 'update$' $calls) -gt 2 ] || { echo "E: $locked /lists/lock" >&2; exit 100; }
 else
   [ $(grep -c 'update$' $calls) -gt 2 ] || { echo "E: Unable to locate package g++" >&2; exit 100; }
 fi

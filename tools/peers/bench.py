@@ -537,6 +537,11 @@ def pattern(text: str) -> str:
     return text
 
 
+def workloads_named(word: str) -> list[str]:
+    """Those whose names begin with the parts of the word."""
+    return [name for name in WORKLOADS if f"{name}-".startswith(f"{word}-")]
+
+
 def new_file(path: str) -> Path:
     directory(os.path.dirname(path) or ".")
     if Path(path).is_dir():
@@ -578,9 +583,10 @@ def main() -> None:
     dtypes = {"fp32", "bf16", "fp16"} if args.device == "gpu" else {"fp32", "bf16"}
     if not set(args.dtype) <= dtypes:
         parser.error(f"--dtype={','.join(args.dtype)} is not of {', '.join(sorted(dtypes))}")
-    names = [name for prefix in args.workload for name in WORKLOADS if f"{name}-".startswith(f"{prefix}-")]
-    if not names:
-        parser.error(f"there is no workload '{' '.join(args.workload)}'; there are {', '.join(WORKLOADS)}")
+    unknown = [f"'{word}'" for word in args.workload if not workloads_named(word)]
+    if unknown:
+        parser.error(f"there is no workload {' or '.join(unknown)}; there are {', '.join(WORKLOADS)}")
+    names = [name for word in args.workload for name in workloads_named(word)]
     photographs = [name for name in names if WORKLOADS[name].input_of and "--dataset=imagenet" in WORKLOADS[name].flags]
     if photographs and not args.images_dir:
         names = [name for name in names if name not in photographs]
