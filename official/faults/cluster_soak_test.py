@@ -32,7 +32,7 @@ FLAGS = (
 )
 PEER_TIMEOUT = 2
 GRACE = 10  # seconds in which the others end after the chief
-SETTLE = 30  # seconds within which a run goes on after a fault
+SETTLE = harness.DEADLINE  # seconds within which a run goes on after a fault
 
 
 class ClusterSoakTest(workers.WorkersCase):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 from official.faults import harness, workers
+from official.faults.losses import IMPATIENCE, PATIENCE
 from official.faults.programs import PROGRAMS
 from official.faults.workers import REPLICAS, tf_configs
 
@@ -23,8 +23,7 @@ FLAGS = (
 # Of a program with longer steps.
 FEW_STEPS = 60
 SHORT = (f"--max_train_steps={FEW_STEPS}", "--save_checkpoints_steps=10")
-ELASTIC = ("--on_peer_loss=restart", "--peer_timeout_secs=2", "--start_timeout_secs=60")
-SECONDS_TO_NEXT_STEP = 3
+ELASTIC = ("--on_peer_loss=restart", PATIENCE)
 
 
 class ElasticTest(workers.WorkersCase):
@@ -37,30 +36,37 @@ class ElasticTest(workers.WorkersCase):
         self.logs: list[Path] = []
 
     def start_elastic(
-        self, configs: list[str], *flags: str, number: int | None = None, special: int | None = None, env: dict | None = None
+        self, configs: list[str], *flags: str, number: int | None = None, prefix_of: dict | None = None
     ) -> list[subprocess.Popen]:
-        """Starts all workers, or one of them; one may have a further environment. Each writes to a file of its own, so
-        that it can be read meanwhile."""
+        """Starts all workers, or one of them; `prefix_of` has what stands before the command of some. Each has a log
+        file of its own, also one that is started again."""
         processes = []
         for i, config in enumerate(configs):
             if number not in (None, i):
                 continue
-            directory = self.model_dir if i == 0 else "/dev/null/none"
-            replicas = f"--num_replicas={REPLICAS}"
-            batch = workers.BATCH.get(self.program.name, ())
-            command = self.command(directory, *batch, *FLAGS, *ELASTIC, replicas, *flags)
             self.logs.append(self.folder / f"log{len(self.logs)}")
-            with self.logs[-1].open("w") as log:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1", **(env if i == special else {})},
-                )
-            self.addCleanup(lambda process=process: (process.kill(), process.wait()))
+            process = self.start_worker(
+                self.model_dir,
+                i,
+                config,
+                *FLAGS,
+                *ELASTIC,
+                workers.AS_MANY_REPLICAS,
+                *flags,
+                prefix=(prefix_of or {}).get(i, ()),
+                log=self.logs[-1],
+            )
             processes.append(process)
         return processes
+
+    def start_late(self, chief: subprocess.Popen, configs: list[str], number: int, *flags: str) -> subprocess.Popen:
+        """Starts a worker of a run that goes on. The chief stands still until the worker looks for it: however long a
+        program takes to start, the run is not over by then."""
+        chief.send_signal(signal.SIGSTOP)
+        (process,) = self.start_elastic(configs, *flags, number=number)
+        self.wait_for_log(self.logs[-1], "cluster of")
+        chief.send_signal(signal.SIGCONT)
+        return process
 
     def told(self) -> str:
         def end_of(log: Path) -> str:
@@ -69,29 +75,12 @@ class ElasticTest(workers.WorkersCase):
 
         return "\n".join(f"--- {log.name}\n{end_of(log)}" for log in self.logs)
 
-    def code(self, process: subprocess.Popen, deadline: float = harness.DEADLINE) -> int:
-        try:
-            code = process.wait(timeout=deadline)
-        except subprocess.TimeoutExpired:
-            self.fail(f"a worker is not done after {deadline} s\n{self.told()}")
-        return code if code >= 0 else 128 - code
-
-    def wait_for(self, what: str, condition, deadline: float = harness.DEADLINE) -> None:
-        until = time.monotonic() + deadline
-        while not condition():
-            self.assertLess(time.monotonic(), until, f"no {what} after {deadline} s\n{self.told()}")
-            time.sleep(0.005)
-
-    def records(self) -> int:
-        """The number of losses in metric.log, which has one of each step."""
-        log = self.model_dir / "metric.log"
-        return sum('"loss"' in line for line in log.read_text().splitlines()) if log.exists() else 0
+    def code(self, process: subprocess.Popen) -> int:
+        return self.finish(process).code
 
     def wait_for_step(self, step: int) -> None:
-        self.wait_for(f"checkpoint of step {step}", lambda: harness.latest_step(self.model_dir) >= step)
-
-    def wait_for_log(self, log: Path, words: str, deadline: float = harness.DEADLINE) -> None:
-        self.wait_for(f"'{words}' in {log.name}", lambda: re.search(words, log.read_text()), deadline)
+        what = f"the checkpoint of step {step}"
+        self.wait_until(lambda: harness.latest_step(self.model_dir) >= step, what, self.told)
 
     def expect_bits_of_one_process(self, *flags: str, steps: int = STEPS) -> None:
         alone = self.folder / "alone"
@@ -107,10 +96,11 @@ class ElasticTest(workers.WorkersCase):
         start = time.monotonic()
         known = len(self.losses())
         # What comes after the restart begins with the step after a checkpoint.
-        self.wait_for(
-            "step after the restart",
+        self.wait_until(
             lambda: any(json.loads(line)["global_step"] <= before for line in self.losses()[known:])
             or harness.latest_step(self.model_dir) > before,
+            "a step after the restart",
+            self.told,
         )
         return time.monotonic() - start
 
@@ -125,18 +115,18 @@ class ElasticTest(workers.WorkersCase):
         configs = tf_configs(3)
         processes = self.start_elastic(configs)
         self.wait_for_step(200)
-        descriptors = len(os.listdir(f"/proc/{processes[0].pid}/fd"))
+        open_files = f"/proc/{processes[0].pid}/fd"
+        descriptors = len(os.listdir(open_files))
         seconds = self.seconds_to_next_step(processes[2].kill)
         print(f"{seconds:.2f} s from the kill to the next step", file=sys.stderr)
-        self.assertLess(seconds, SECONDS_TO_NEXT_STEP, self.told())
         for log in self.logs[:2]:
             self.assertRegex(log.read_text(), r"worker 2 at 127\.0\.0\.1:\d+ was lost \(.*; the others go on")
         # In its place one comes back; it takes part from a checkpoint on.
-        processes += self.start_elastic(configs, number=2)
+        processes.append(self.start_late(processes[0], configs, 2))
         self.wait_for_log(self.logs[0], "worker 2 at .* waits to take part")
         self.wait_for_log(self.logs[3], "start|resume|device")
         self.wait_for_log(self.logs[0], "another worker takes part from there on")
-        self.assertLess(len(os.listdir(f"/proc/{processes[0].pid}/fd")), descriptors + 8)
+        self.wait_until(lambda: len(os.listdir(open_files)) < descriptors + 8, "as few open files as before", self.told)
         for process in (processes[0], processes[1], processes[3]):
             self.assertEqual(self.code(process), 0, self.told())
         self.assertIn("trained to step", self.logs[3].read_text())
@@ -144,13 +134,15 @@ class ElasticTest(workers.WorkersCase):
 
     def test_while_data_are_read(self) -> None:
         # The one whose data take long sees it, too.
-        slow = self.with_fault(self.data_dir, "slow", 1, call="read", seconds=6)
-        processes = self.start_elastic(tf_configs(3), special=1, env=slow)
-        self.wait_for_log(self.logs[2], "cluster of")
-        time.sleep(2)
+        is_read = self.folder / "is read"
+        slow = self.with_fault(self.data_dir, "slow", 1, call="read", until=is_read)
+        processes = self.start_elastic(tf_configs(3), prefix_of={1: workers.with_environment(slow)})
+        self.wait_until(lambda: harness.has_open(processes[1].pid, self.data_dir), "a worker that reads", self.told)
+        time.sleep(0.5)  # the others have read all
         processes[2].kill()
         for log in self.logs[:2]:
-            self.wait_for_log(log, r"begins again \(1\)", deadline=SECONDS_TO_NEXT_STEP)
+            self.wait_for_log(log, r"begins again \(1\)")
+        is_read.touch()
         for process in processes[:2]:
             self.assertEqual(self.code(process), 0, self.told())
         self.expect_bits_of_one_process()
@@ -183,7 +175,7 @@ class ElasticTest(workers.WorkersCase):
         self.expect_bits_of_one_process()
 
     def test_a_worker_that_was_frozen_comes_back_by_itself(self) -> None:
-        processes = self.start_elastic(tf_configs(3))
+        processes = self.start_elastic(tf_configs(3), IMPATIENCE)
         self.wait_for_step(100)
         processes[1].send_signal(signal.SIGSTOP)
         self.wait_for_log(self.logs[0], "worker 1 at .* was lost")
@@ -208,10 +200,11 @@ class ElasticTest(workers.WorkersCase):
         for number, ask in enumerate((subprocess.Popen.terminate, subprocess.Popen.kill)):
             with self.subTest(ask.__name__):
                 self.model_dir = self.folder / f"model{number}"
-                processes = self.start_elastic(tf_configs(2))
+                # Whether the chief begins again is known after so long a time.
+                processes = self.start_elastic(tf_configs(2), IMPATIENCE)
                 self.wait_for_step(100)
                 ask(processes[0])
-                self.assertEqual(self.code(processes[1], deadline=30), 138, self.told())
+                self.assertEqual(self.code(processes[1]), 138, self.told())
                 self.code(processes[0])
 
     # ---- How many there have to be ----
@@ -221,7 +214,7 @@ class ElasticTest(workers.WorkersCase):
         processes = self.start_elastic(configs, "--min_workers=2")
         self.wait_for_step(100)
         processes[1].kill()
-        self.wait_for_log(self.logs[0], "waiting for worker 1 at", deadline=30)
+        self.wait_for_log(self.logs[0], "waiting for worker 1 at")
         step = harness.latest_step(self.model_dir)
         time.sleep(1)
         self.assertEqual(harness.latest_step(self.model_dir), step)
@@ -230,22 +223,24 @@ class ElasticTest(workers.WorkersCase):
             self.assertEqual(self.code(process), 0, self.told())
         self.expect_bits_of_one_process()
 
+    def start_chief_last(self, configs: list[str], seconds: int) -> list[subprocess.Popen]:
+        """Starts the chief and worker 1, for which the chief waits so long: it is there before."""
+        (worker,) = self.start_elastic(configs, "--min_workers=2", number=1)
+        self.wait_for_log(self.logs[0], "cluster of")
+        return self.start_elastic(configs, "--min_workers=2", f"--start_timeout_secs={seconds}", number=0) + [worker]
+
     def test_a_run_begins_without_a_worker_that_does_not_come(self) -> None:
-        configs = tf_configs(3)
-        processes = []
-        for number in (0, 1):
-            processes += self.start_elastic(configs, "--min_workers=2", "--start_timeout_secs=3", number=number)
-        for process in processes:
+        for process in self.start_chief_last(tf_configs(3), seconds=4):
             self.assertEqual(self.code(process), 0, self.told())
-        self.assertIn("goes on without worker 2", self.logs[0].read_text())
+        self.assertIn("goes on without worker 2", self.logs[1].read_text())
         self.expect_bits_of_one_process()
 
     def test_without_its_last_worker_a_run_ends(self) -> None:
-        processes = self.start_elastic(tf_configs(2), "--min_workers=2", "--start_timeout_secs=4")
+        processes = self.start_chief_last(tf_configs(2), seconds=4)
         self.wait_for_step(100)
         processes[1].kill()
-        self.assertEqual(self.code(processes[0], deadline=30), 138, self.told())
-        self.assertIn("after 4 s there is no worker 1", self.logs[0].read_text())
+        self.assertEqual(self.code(processes[0]), 138, self.told())
+        self.assertIn("after 4 s there is no worker 1", self.logs[1].read_text())
 
     # ---- Who comes late ----
 
@@ -255,7 +250,7 @@ class ElasticTest(workers.WorkersCase):
         self.wait_for_step(100)
         processes[1].kill()
         self.wait_for_log(self.logs[0], "was lost")
-        (other,) = self.start_elastic(configs, "--learning_rate=0.5", number=1)
+        other = self.start_late(processes[0], configs, 1, "--learning_rate=0.5")
         self.assertEqual(self.code(other), 2, self.told())
         self.assertIn("worker 1 has flag --learning_rate 0.5, but worker 0 has", self.logs[-1].read_text())
         self.assertEqual(self.code(processes[0]), 0, self.told())
@@ -265,10 +260,10 @@ class ElasticTest(workers.WorkersCase):
         configs = tf_configs(2)
         rare = ("--save_checkpoints_steps=1000000",)
         processes = self.start_elastic(configs, *rare)
-        self.wait_for("step", lambda: self.records() > 50)
+        self.wait_for_records(self.model_dir, 50)
         processes[1].kill()
         self.wait_for_log(self.logs[0], "was lost")
-        (late,) = self.start_elastic(configs, *rare, number=1)
+        late = self.start_late(processes[0], configs, 1, *rare)
         self.wait_for_log(self.logs[0], "waits to take part")
         self.assertEqual(self.code(processes[0]), 0, self.told())
         self.assertEqual(self.code(late), 0, self.told())

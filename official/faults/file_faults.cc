@@ -6,8 +6,9 @@
 //   FAULTS_AT       the number of the call, from 1; 0: none
 //   FAULTS_KIND     kill: the process is killed before the call. EIO, ...: that call fails. ENOSPC: from that call on,
 //                   all calls fail that would make or lengthen files. EINTR: from that call on, every call fails once,
-//                   and not when the thread makes it again. slow: that call takes FAULTS_SECONDS longer (default 4).
-//                   stop: the process is stopped (SIGSTOP) before that call and each after it
+//                   and not when the thread makes it again. slow: that call takes FAULTS_SECONDS longer (default 4),
+//                   or until there is a file FAULTS_UNTIL. stop: the process is stopped (SIGSTOP) before that call and
+//                   each after it
 //   FAULTS_JOURNAL  a file that gets a line per call before it happens: number, call, path, and a rename's new path
 //   FAULTS_CLOCK    every second look at the time of day is wrong by so many seconds
 //   FAULTS_SET      a file: in place of every second look, each is wrong that comes once there is such a file
@@ -45,6 +46,7 @@ struct Settings {
   int at = std::atoi(Setting("FAULTS_AT"));
   std::string kind = Setting("FAULTS_KIND");
   int seconds = *Setting("FAULTS_SECONDS") ? std::atoi(Setting("FAULTS_SECONDS")) : 4;
+  std::string until = Setting("FAULTS_UNTIL");
   std::string journal = Setting("FAULTS_JOURNAL");
   std::string keep = Setting("FAULTS_KEEP");
   int clock_error = std::atoi(Setting("FAULTS_CLOCK"));
@@ -61,6 +63,13 @@ const Settings& settings() {
 template <typename Function>
 Function* Real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+bool Exists(const std::string& file) { return Real<int(const char*, int)>("access")(file.c_str(), F_OK) == 0; }
+
+void Sleep(timespec rest) {
+  while (nanosleep(&rest, &rest) != 0) {
+  }
 }
 
 bool IsBelow(const std::string& path) {
@@ -120,8 +129,11 @@ bool Fails(const char* call, const std::string& path, const std::string& to = ""
   if (settings().kind == "kill") raise(SIGKILL);
   if (settings().kind == "slow") {
     lock.unlock();
-    timespec rest = {.tv_sec = settings().seconds, .tv_nsec = 0};
-    while (nanosleep(&rest, &rest) != 0) {
+    const std::string& until = settings().until;
+    if (until.empty()) {
+      Sleep({.tv_sec = settings().seconds, .tv_nsec = 0});
+    } else {
+      while (!Exists(until)) Sleep({.tv_sec = 0, .tv_nsec = 10'000'000});
     }
   }
   errno = settings().error;
@@ -247,7 +259,7 @@ int clock_gettime(clockid_t clock, timespec* time) noexcept {
   if (clock != CLOCK_REALTIME) return result;
   if (!file.empty()) {
     const int error = errno;
-    is_wrong = Real<int(const char*, int)>("access")(file.c_str(), F_OK) == 0;
+    is_wrong = Exists(file);
     errno = error;
   }
   if (is_wrong) time->tv_sec += settings().clock_error;

@@ -156,6 +156,21 @@ class FileFaultsTest(harness.FaultTest):
         if not is_probe and not (call.name == "rename" and call.new_path.endswith(".index")):
             self.assert_no_temporaries(model_dir)
 
+    def test_a_full_disk_of_the_records_loses_no_step(self) -> None:
+        model_dir = self.copy(self.begun, "records")
+        env = self.with_fault(model_dir, "ENOSPC", 1, call="write", path="/metric.log")
+        outcome = self.run_steps(model_dir, STEPS, *FLAGS, "--log_every_n_steps=1", env=env)
+        self.assert_refused(outcome, 74, "No space left on device", model_dir / "metric.log")
+        self.check_next_start(model_dir, outcome.told, at_least=FIRST + 1)
+
+    def test_a_save_that_fails_at_the_last_step_is_tried_again(self) -> None:
+        model_dir = self.copy(self.begun, "last step")
+        env = self.with_fault(model_dir, "EIO", 1, call="fsync", path=f"/model.ckpt-{STEPS}.data")
+        outcome = self.train(model_dir, STEPS, *FLAGS, f"--save_checkpoints_steps={STEPS}", env=env)
+        self.assertIn("; the next save, if the run continues, tries again", outcome.stderr)
+        self.assert_same_checkpoint(model_dir, self.whole)
+        self.assert_no_temporaries(model_dir)
+
     @harness.of_every_program
     def test_power_cut_after_every_call(self) -> None:
         # Two disks: one on which the names are always as they were left, and the bytes only where they were synced; and

@@ -5,21 +5,25 @@ and hold what it leaves against a run to which nothing happened. A test that is 
 each program, as test_NAME_PROGRAM; any other runs mnist_main, the one with large checkpoints.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
 from official.faults.programs import FLAGS, PROGRAMS, STEPS, Program
 
-DEADLINE = 120  # seconds for one run, which takes about one on an idle machine
+DEADLINE = 300  # seconds for one run, which takes about one on an idle machine
 
 
 def of_every_program(test):
@@ -62,6 +66,7 @@ class FaultTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name).resolve()
         self.data_dir = self.folder / "data"
+        self.log_files: dict[subprocess.Popen, Path] = {}
         test = getattr(self, self._testMethodName)
         self.program = PROGRAMS[getattr(test, "program", "mnist")]
         self.write_data(self.data_dir)
@@ -77,23 +82,45 @@ class FaultTest(unittest.TestCase):
         data_flags = self.program.data_flags(data_dir or self.data_dir)
         return [str(self.binaries[self.program.name]), *data_flags, f"--model_dir={model_dir}", *FLAGS, *flags]
 
-    def start(self, command: list[str], **popen) -> subprocess.Popen:
-        """Starts a process, which is killed at the end of the test if it is still there."""
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **popen
-        )
+    def start(self, command: list[str], log: Path | None = None, **popen) -> subprocess.Popen:
+        """Starts a process, which is killed at the end of the test if it is still there. With `log`, its standard error
+        goes to that file: it can be read meanwhile, and the process never waits for a reader."""
+        with log.open("w") if log else contextlib.nullcontext(subprocess.PIPE) as stderr:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, text=True, **popen
+            )
+        if log:
+            self.log_files[process] = log
         self.addCleanup(lambda: (process.kill(), process.communicate()))
         return process
 
-    def finish(self, process: subprocess.Popen, deadline: float = DEADLINE) -> Outcome:
-        """Waits for the end of a process; the test fails if it takes longer than that."""
+    def finish(self, process: subprocess.Popen) -> Outcome:
+        """Waits for the end of a process; the test fails if it takes longer than DEADLINE."""
+        is_late = False
         try:
-            stdout, stderr = process.communicate(timeout=deadline)
+            stdout, stderr = process.communicate(timeout=DEADLINE)
         except subprocess.TimeoutExpired:
+            is_late = True
             process.kill()
             stdout, stderr = process.communicate()
-            self.fail(f"not done after {deadline} s: {' '.join(process.args)}\n{stdout}{stderr}")
+        if process in self.log_files:
+            stderr = self.log_files[process].read_text()
+        if is_late:
+            self.fail(f"not done after {DEADLINE} s: {' '.join(process.args)}\n{stdout}{stderr}")
         return Outcome(process.args, process.returncode, stdout, stderr)
+
+    def wait_until(self, is_so: Callable[[], object], what: str, told: Callable[[], str] = str) -> None:
+        """Waits until something is so. If it never is, the test fails, and says `what` was waited for and what
+        `told` returns."""
+        until = time.monotonic() + DEADLINE
+        while not is_so():
+            if time.monotonic() > until:
+                self.fail(f"waited {DEADLINE} s in vain: {what}\n{told()}")
+            time.sleep(0.005)
+
+    def wait_for_log(self, log: Path, words: str) -> None:
+        """Waits until a process has these words, a regular expression, in its log file."""
+        self.wait_until(lambda: re.search(words, log.read_text()), f"'{words}' in {log.name}", log.read_text)
 
     def execute(self, command: list[str], env: dict[str, str] | None = None, **popen) -> Outcome:
         return self.finish(self.start(command, env={**os.environ, **(env or {})}, **popen))
@@ -155,6 +182,21 @@ def link_checkpoint(source: Path | str, target: Path | str) -> None:
     """Copies a file; one of a finished checkpoint, which is never written to again, gets a second name only."""
     is_checkpoint = "model.ckpt" in os.path.basename(target) and ".incomplete" not in str(target)
     (os.link if is_checkpoint else shutil.copy2)(source, target)
+
+
+def has_open(pid: int, folder: Path) -> bool:
+    """Whether a process has a file of a folder open."""
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if link.readlink().parent == folder:
+                return True
+    return False
+
+
+def has_signal(pid: int, number: int, state: str) -> bool:
+    """Whether a process has a handler for a signal, state "SigCgt", or has been sent it and not taken it, "ShdPnd"."""
+    mask = re.search(rf"{state}:\s*(\w+)", Path(f"/proc/{pid}/status").read_text())[1]
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def latest_step(model_dir: Path) -> int:

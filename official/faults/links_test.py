@@ -9,7 +9,15 @@ from official.faults.programs import STEPS
 
 LOGS = ("metric.log", "benchmark_run.log")
 # The files that a run writes under names of their own and that are then refused, in the order in which it looks at them.
-FIXED_NAMES = ("run.lock", "checkpoint", "flags.txt", "algorithms.txt", "eval/evaluated_step", *LOGS)
+FIXED_NAMES = (
+    "run.lock",
+    "checkpoint",
+    "flags.txt",
+    "algorithms.txt",
+    "eval/evaluated_step",
+    "eval/results.txt",
+    *LOGS,
+)
 # The names that temporary files would have if they could be foreseen.
 TEMPORARY_NAMES = ("checkpoint.incomplete", "flags.txt.incomplete", f"model.ckpt-{STEPS}.index.incomplete")
 
@@ -45,6 +53,23 @@ class LinksTest(harness.FaultTest):
 
     def test_pipes(self) -> None:
         self.check_refused(self.pipe, "a pipe", FIXED_NAMES)
+
+    def test_what_is_in_the_way_of_the_best_checkpoints(self) -> None:
+        results = self.model_dir / "eval" / "results.txt"
+        results.mkdir(parents=True)
+        flags = ("--keep_best=loss:min", "--early_stop=loss:min:3")
+        for path, what in (
+            (results, "a directory, not a regular file"),
+            (self.model_dir / "best", "a file, not a directory"),
+        ):
+            for request in ((), ("--dry_run",)):
+                with self.subTest(f"{path.name} {request}"):
+                    outcome = self.run_steps(self.model_dir, STEPS, *flags, *request)
+                    self.assert_refused(outcome, 73, f"{path}: it is {what}")
+                    self.assertFalse(any(self.model_dir.glob("model.ckpt-*")), "it had begun to train")
+            if path == results:
+                results.rmdir()
+                (self.model_dir / "best").touch()
 
     @harness.of_every_program
     def test_lock_and_log(self) -> None:
@@ -103,7 +128,7 @@ class LinksTest(harness.FaultTest):
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)
         process = self.start(self.command(self.model_dir))
-        outcome = self.finish(process, harness.DEADLINE)
+        outcome = self.finish(process)
         self.assert_refused(outcome, 73, "it is a pipe")
 
 

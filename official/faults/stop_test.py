@@ -7,40 +7,38 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
 import time
 from pathlib import Path
 
 from official.faults import harness, workers
+from official.faults.losses import ENDLESS
 
 STEPS = 150
 FLAGS = ("--train_epochs=25", "--epochs_between_evals=25", f"--max_train_steps={STEPS}")
+MORE = 10  # steps of a run that goes on after a stop
 SLOW = 2 * harness.DEADLINE  # seconds of a call that a run must not wait for
 
 
 class StopTest(harness.FaultTest):
-    def begin(self, model_dir: Path, *flags: str, step: int = 5, **popen):
-        """Starts a run and waits until it has done that many steps."""
-        process = self.start(self.command(model_dir, *(flags or FLAGS)), **popen)
-        until = time.monotonic() + harness.DEADLINE
-        log = model_dir / "metric.log"
-        while not log.exists() or len(log.read_text().splitlines()) < step:
-            if process.poll() is not None or time.monotonic() > until:
-                process.kill()
-                outcome = self.finish(process)
-                self.fail(f"the run did not come to step {step}\n{outcome.told}")
-            time.sleep(0.005)
+    def begin(self, model_dir: Path, *flags: str, **popen) -> subprocess.Popen:
+        """Starts a run that goes on until something happens, and waits until it has done a few steps."""
+        log = self.folder / f"log of {model_dir.name}"
+        process = self.start(self.command(model_dir, *(flags or ENDLESS)), log=log, **popen)
+        self.wait_until(lambda: workers.count_records(model_dir) >= 5, "a few steps", log.read_text)
         return process
 
-    def check_resumes(self, model_dir: Path, whole: Path) -> None:
-        outcome = self.execute(self.command(model_dir, *FLAGS))
-        self.assertEqual(outcome.code, 0, outcome.told)
-        self.assert_same_checkpoint(model_dir, whole, step=STEPS)
+    def check_resumes(self, model_dir: Path) -> None:
+        """A run that goes on has the bits of one that was not stopped."""
+        steps = harness.latest_step(model_dir) + MORE
+        whole = self.folder / f"whole to {steps}"
+        for each in (model_dir, whole):
+            self.train(each, steps, *ENDLESS)
+        self.assert_same_checkpoint(model_dir, whole, step=steps)
         self.assert_no_temporaries(model_dir)
 
     @harness.of_every_program
     def test_signals_save_and_stop(self) -> None:
-        whole = self.folder / "whole"
-        self.execute(self.command(whole, *FLAGS))
         for name in ("SIGTERM", "SIGINT", "SIGUSR1"):
             with self.subTest(name):
                 number = signal.Signals[name]
@@ -51,18 +49,15 @@ class StopTest(harness.FaultTest):
                 self.assertEqual(outcome.code, 128 + number, outcome.told)
                 step = harness.latest_step(model_dir)
                 self.assertGreaterEqual(step, 5, outcome.told)
-                self.assertLess(step, STEPS, "the signal came too late")
                 self.assertIn(f"stopped at step {step}", outcome.stderr)
-                self.check_resumes(model_dir, whole)
+                self.check_resumes(model_dir)
 
     @harness.of_every_program
     def test_a_wish_to_save_is_answered(self) -> None:
         model_dir = self.folder / "model"
-        process = self.begin(model_dir, *FLAGS, "--keep_checkpoint_max=0")
+        process = self.begin(model_dir, *ENDLESS, "--keep_checkpoint_max=0")
         process.send_signal(signal.SIGUSR2)
-        until = time.monotonic() + harness.DEADLINE
-        while harness.latest_step(model_dir) == 0 and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.005)
+        self.wait_until(lambda: harness.latest_step(model_dir) > 0, "a checkpoint")
         process.send_signal(signal.SIGTERM)
         outcome = self.finish(process)
         saved = re.search(r"saved checkpoint of step (\d+) on SIGUSR2", outcome.stderr)
@@ -81,7 +76,9 @@ class StopTest(harness.FaultTest):
             process.send_signal(signal.SIGTERM)
             outcome = self.finish(process)
             self.assertIn(outcome.code, (0, 143), outcome.told)
-        self.check_resumes(model_dir, whole)
+        self.execute(self.command(model_dir, *FLAGS))
+        self.assert_same_checkpoint(model_dir, whole, step=STEPS)
+        self.assert_no_temporaries(model_dir)
 
     def test_a_signal_in_a_slow_save_and_a_second_one(self) -> None:
         model_dir, first = self.folder / "model", 5
@@ -89,11 +86,10 @@ class StopTest(harness.FaultTest):
         env = self.with_fault(model_dir, "slow", 1, call="fsync", path=f"ckpt-{first + 1}.data", seconds=SLOW)
         process = self.start(self.command(model_dir, f"--max_train_steps={first + 1}"), env={**os.environ, **env})
         held_up = f"model.ckpt-{first + 1}.index.incomplete-*"
-        until = time.monotonic() + harness.DEADLINE
-        while not any(model_dir.glob(held_up)) and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.005)
+        self.wait_until(lambda: any(model_dir.glob(held_up)), "a save")
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        # Else the system takes both for one.
+        self.wait_until(lambda: not harness.has_signal(process.pid, signal.SIGINT, "ShdPnd"), "the first one is taken")
         process.send_signal(signal.SIGINT)
         outcome = self.finish(process)  # which is before the save could end
         self.assertEqual(outcome.code, 130, outcome.told)
@@ -107,9 +103,7 @@ class StopTest(harness.FaultTest):
         model_dir, steps = self.folder / "model", 5
         command = self.command(model_dir, f"--max_train_steps={steps}")
         process = self.start(command)
-        until = time.monotonic() + harness.DEADLINE
-        while harness.latest_step(model_dir) < steps and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.005)
+        self.wait_until(lambda: harness.latest_step(model_dir) == steps, "the checkpoint before the evaluation")
         process.send_signal(signal.SIGTERM)
         outcome = self.finish(process)
         self.assertEqual(outcome.code, 143, outcome.told)
@@ -118,45 +112,55 @@ class StopTest(harness.FaultTest):
         self.assertEqual(self.execute(command).code, 0)
         self.assertIn("accuracy", harness.metrics(model_dir)[1])
 
-    def test_a_signal_before_training(self) -> None:
-        # In a slow read of the data, and in a download from a server that says nothing.
+    def check_signal_before_training(self, data_dir: Path, env: dict[str, str], begins) -> None:
+        """A signal ends a run that cannot read its data; begins(process) waits until it tries to."""
+        model_dir = self.folder / f"model of {data_dir.name}"
+        process = self.start(self.command(model_dir, data_dir=data_dir), env={**os.environ, **env})
+        begins(process)
+        process.send_signal(signal.SIGTERM)
+        outcome = self.finish(process)
+        self.assertEqual(outcome.code, 143, outcome.told)
+        self.assertEqual(harness.latest_step(model_dir), 0)
+        self.train(model_dir, 2)
+
+    def test_a_signal_in_a_slow_read(self) -> None:
+        def begins(process: subprocess.Popen) -> None:
+            self.wait_until(lambda: harness.has_open(process.pid, self.data_dir), "a file of the data is open")
+
+        slow = self.with_fault(self.data_dir, "slow", 1, call="read", seconds=SLOW)
+        self.check_signal_before_training(self.data_dir, slow, begins)
+
+    def test_a_signal_in_a_download(self) -> None:
+        # From a server that says nothing.
         with socket.create_server(("127.0.0.1", 0)) as server:
-            proxy = f"http://127.0.0.1:{server.getsockname()[1]}"
+            server.settimeout(harness.DEADLINE)
+
+            def begins(_) -> None:
+                connection, _ = server.accept()
+                self.addCleanup(connection.close)
+
             (self.folder / "empty").mkdir()
-            slow = self.with_fault(self.data_dir, "slow", 1, call="read", seconds=SLOW)
-            for data_dir, env in ((self.data_dir, slow), (self.folder / "empty", {"https_proxy": proxy})):
-                with self.subTest(data_dir):
-                    model_dir = self.folder / f"model of {data_dir.name}"
-                    process = self.start(self.command(model_dir, data_dir=data_dir), env={**os.environ, **env})
-                    time.sleep(1)
-                    self.assertIsNone(process.poll(), "this was to take longer")
-                    process.send_signal(signal.SIGTERM)
-                    outcome = self.finish(process)
-                    self.assertEqual(outcome.code, 143, outcome.told)
-                    self.assertEqual(harness.latest_step(model_dir), 0)
-                    self.train(model_dir, 2)
+            proxy = {"https_proxy": f"http://127.0.0.1:{server.getsockname()[1]}"}
+            self.check_signal_before_training(self.folder / "empty", proxy, begins)
 
     def test_hangup_under_nohup(self) -> None:
         process = self.begin(
-            self.folder / "model", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            self.folder / "model", *FLAGS, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
         )
         process.send_signal(signal.SIGHUP)
         outcome = self.finish(process)
         self.assertEqual(outcome.code, 0, outcome.told)
 
     def test_sigquit_ends_at_once(self) -> None:
-        whole, model_dir = self.folder / "whole", self.folder / "model"
-        self.execute(self.command(whole, *FLAGS))
+        model_dir = self.folder / "model"
         process = self.begin(model_dir, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
         process.send_signal(signal.SIGQUIT)
         outcome = self.finish(process)
         self.assertEqual(outcome.code, 128 + signal.SIGQUIT, outcome.told)
         self.assertEqual(harness.latest_step(model_dir), 0, outcome.told)
-        self.check_resumes(model_dir, whole)
+        self.check_resumes(model_dir)
 
     def test_crashes_keep_their_status_and_the_checkpoint(self) -> None:
-        whole = self.folder / "whole"
-        self.execute(self.command(whole, *FLAGS))
         for number in (signal.SIGSEGV, signal.SIGABRT):
             with self.subTest(number.name):
                 model_dir = self.folder / number.name
@@ -166,10 +170,10 @@ class StopTest(harness.FaultTest):
                 self.assertEqual(outcome.code, 128 + number, outcome.told)
                 self.assertIn(f"*** {number.name} received", outcome.stderr)
                 self.assertIn("PC: @", outcome.stderr)
-                self.check_resumes(model_dir, whole)
+                self.check_resumes(model_dir)
 
     def test_a_crash_without_memory_to_tell_of_it(self) -> None:
-        process = self.begin(self.folder / "model", "--train_epochs=1000000", "--epochs_between_evals=1000000")
+        process = self.begin(self.folder / "model")
         used = int(Path(f"/proc/{process.pid}/statm").read_text().split()[0]) * resource.getpagesize()
         resource.prlimit(process.pid, resource.RLIMIT_AS, (used, used))
         process.send_signal(signal.SIGSEGV)
@@ -178,7 +182,7 @@ class StopTest(harness.FaultTest):
     @harness.of_every_program
     def test_two_runs_on_one_directory(self) -> None:
         model_dir = self.folder / "model"
-        first = self.begin(model_dir, "--train_epochs=1000000", "--epochs_between_evals=1000000")
+        first = self.begin(model_dir)
         second = self.execute(self.command(model_dir, *FLAGS))
         self.assert_refused(second, 73, model_dir, f"process {first.pid} on {socket.gethostname()}")
         cleaning = self.execute(self.command(model_dir, *FLAGS, "--clean"))
@@ -199,7 +203,7 @@ class StopTest(harness.FaultTest):
 
     def test_a_stopped_run_tells_what_continues_it(self) -> None:
         for flag in "--clean", "--resume=never":
-            process = self.begin(self.folder / flag, *FLAGS, flag, "--log_format=json")
+            process = self.begin(self.folder / flag, *ENDLESS, flag, "--log_format=json")
             process.send_signal(signal.SIGTERM)
             outcome = self.finish(process)
             end = json.loads(outcome.stderr.splitlines()[-1])
@@ -223,20 +227,20 @@ class Process1Test(harness.FaultTest):
                 self.check_signal_before_the_training(number)
 
     def check_signal_before_the_training(self, number: signal.Signals) -> None:
+        log = self.folder / f"log of {number.name}"
         process = self.start(
             ["unshare", "--map-root-user", "--pid", "--fork", *self.command(self.folder / number.name)],
+            log=log,
             env={**os.environ, "TF_CONFIG": workers.tf_configs(2)[0]},
         )
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        until = time.monotonic() + 10
-        while not (child := children.read_text().strip()) or "main" not in Path(f"/proc/{child}/comm").read_text():
-            if process.poll() is not None:
-                self.skipTest(f"no namespace can be made here: {self.finish(process).error}")
-            self.assertLess(time.monotonic(), until, "the program does not start")
-            time.sleep(0.05)
-        time.sleep(1)
+        self.wait_until(lambda: "cluster of" in log.read_text() or process.poll() is not None, "worker 0", log.read_text)
+        if process.poll() is not None:
+            outcome = self.finish(process)
+            self.assertTrue(outcome.error.startswith("unshare: "), outcome.told)
+            self.skipTest(f"no namespace can be made here: {outcome.error}")
+        child = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         os.kill(int(child), number)
-        self.assertEqual(self.finish(process, deadline=5).code, 128 + number)
+        self.assertEqual(self.finish(process).code, 128 + number)
 
 
 if __name__ == "__main__":

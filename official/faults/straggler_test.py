@@ -6,11 +6,10 @@ import sys
 import time
 
 from official.faults import harness, workers
+from official.faults.losses import PATIENCE
 from official.faults.programs import PROGRAMS
-from official.faults.workers import REPLICAS, addresses_of, tf_configs
+from official.faults.workers import AS_MANY_REPLICAS, REPLICAS, addresses_of, tf_configs
 
-SECONDS = 12  # longer than it takes until a wait is told of
-MOST_SECONDS = 33  # three times as long as it takes until somebody is named
 STEPS = 2500
 FLAGS = ("--train_epochs=10000", "--epochs_between_evals=10000", f"--max_train_steps={STEPS}", "--log_every_n_steps=100")
 
@@ -22,9 +21,9 @@ class StragglerTest(workers.WorkersCase):
         self.write_data(self.data_dir)
         self.model_dir = self.folder / "model"
         self.configs = tf_configs(3)
-        replicas = f"--num_replicas={REPLICAS}"
-        patient = "--peer_timeout_secs=60"
-        self.processes = self.start_workers(self.model_dir, 3, *FLAGS, replicas, patient, configs=self.configs)
+        self.logs = [self.folder / f"log of worker {i}" for i in range(3)]
+        flags, log_of = (*FLAGS, AS_MANY_REPLICAS, PATIENCE), dict(enumerate(self.logs))
+        self.processes = self.start_workers(self.model_dir, 3, *flags, log_of=log_of, configs=self.configs)
         self.wait_for_records(self.model_dir, 1)
 
     def outcomes(self) -> list[harness.Outcome]:
@@ -39,27 +38,34 @@ class StragglerTest(workers.WorkersCase):
         return outcomes
 
     def test_a_slow_worker(self) -> None:
-        # It has a tenth of the time. Where it is stopped while it waits itself, that is not its work.
-        until = time.monotonic() + MOST_SECONDS
-        while time.monotonic() < until and self.processes[1].poll() is None:
+        names = re.compile(r"(.*) keeps the others waiting: it computes for ([\d.]+) ms a step and replica")
+
+        def is_named() -> bool:
+            # It has a tenth of the time. Where it is stopped while it waits itself, that is not its work.
             self.processes[1].send_signal(signal.SIGSTOP)
             time.sleep(0.09)
             self.processes[1].send_signal(signal.SIGCONT)
-            time.sleep(0.01)
+            time.sleep(0.005)
+            return bool(names.search(self.logs[0].read_text()))
+
+        self.wait_until(is_named, "somebody is named", self.logs[0].read_text)
         chief = self.outcomes()[0]
         address = addresses_of(self.configs)[1]
-        named = re.findall(r"(.*) keeps the others waiting: it computes for ([\d.]+) ms a step and replica", chief.stderr)
+        named = names.findall(chief.stderr)
         print(named, file=sys.stderr)
-        self.assertTrue(named, chief.told)
         for name, _ in named:
             self.assertIn(f"worker 1 at {address}", name, chief.told)
 
     def test_a_worker_that_is_waited_for(self) -> None:
         self.processes[2].send_signal(signal.SIGSTOP)
-        time.sleep(SECONDS)
+        words = f"has waited 10 s for worker 2 at {addresses_of(self.configs)[2]}"
+
+        def is_told() -> bool:
+            return any(words in log.read_text() for log in self.logs[:2])
+
+        self.wait_until(is_told, words, self.logs[0].read_text)
         self.processes[2].send_signal(signal.SIGCONT)
-        told = "".join(outcome.stderr for outcome in self.outcomes()[:2])
-        self.assertIn(f"has waited 10 s for worker 2 at {addresses_of(self.configs)[2]}", told)
+        self.outcomes()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 PROTOCOL = b"official workers 4"
 
 
-def connect(address: str, timeout: float = 5) -> socket.socket:
+def connect(address: str, timeout: float = 60) -> socket.socket:
     host, port = address.rsplit(":", 1)
     return socket.create_connection((host, int(port)), timeout)
 

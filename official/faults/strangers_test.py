@@ -13,7 +13,7 @@ SLOW = 500  # connections
 GARBAGE = 1 << 30  # bytes
 SECONDS = 11  # for which they stay: longer than workers wait for a proof
 MEMORY = 64 << 10  # KiB that a worker may need for them
-QUIET = 3  # seconds in which no worker's memory grows much, once it has all that it needs
+QUIET, QUIET_RECORDS = 3, 5  # seconds and records in which no worker's memory grows much, once it has all it needs
 SECRET = b"0123456789abcdef"
 
 
@@ -39,13 +39,14 @@ class StrangersTest(workers.WorkersCase):
         secret.chmod(0o600)
         self.secret = f"--run_secret_file={secret}"
 
-    def own_peaks(self, processes: list) -> list[int]:
+    def own_peaks(self, processes: list, model_dir: Path) -> list[int]:
         """The peak memory of each worker once the training itself, whose frames vary in number, hardly needs more."""
         peaks = [0 for _ in processes]
         now = [peak_memory(process.pid) for process in processes]
         while sum(now) - sum(peaks) > MEMORY // 16:
-            peaks = now
+            peaks, records = now, workers.count_records(model_dir)
             time.sleep(QUIET)
+            self.wait_for_records(model_dir, records + QUIET_RECORDS)
             now = [peak_memory(process.pid) for process in processes]
         return now
 
@@ -56,7 +57,7 @@ class StrangersTest(workers.WorkersCase):
         addresses = workers.addresses_of(configs)
         processes = self.start_workers(model_dir, 2, "--num_cpu_devices=2", *self.FLAGS, *flags, configs=configs)
         self.wait_for_records(model_dir, 3)
-        before = self.own_peaks(processes)
+        before = self.own_peaks(processes, model_dir)
         visit(addresses)
         records = len((model_dir / "metric.log").read_text().splitlines())
         self.wait_for_records(model_dir, records + 2)
@@ -120,7 +121,7 @@ class StrangersTest(workers.WorkersCase):
                 time.sleep(0.2)
             for thread in flooding:
                 thread.join()
-            self.assertEqual(slow.count_open(), 0)
+            self.wait_until(lambda: slow.count_open() == 0, "no connection without a proof")
             slow.close()
 
         outcomes = self.train_among(visit, self.secret)

@@ -1,17 +1,16 @@
 """Workers that are started again whenever they exit with 138 or are killed end with the bits of an unbroken run."""
 
 import random
-import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from official.faults import harness, workers
 
 WORKERS = 3
-STEPS = 60
+STEPS = 120
 KILLS = 6
-SOON = 3  # seconds from a kill to the next step
 FLAGS = ("--train_epochs=20", "--epochs_between_evals=20", "--save_checkpoints_steps=5")
 
 
@@ -21,7 +20,6 @@ class WorkerRestartTest(workers.WorkersCase):
         self.model_dir = self.folder / "model"
         self.configs = workers.tf_configs(WORKERS)
         self.running: dict[int, subprocess.Popen] = {}  # by number of the worker
-        self.until = time.monotonic() + harness.DEADLINE
 
     def start_again(self, worker: int) -> None:
         flags = (workers.AS_MANY_REPLICAS, *FLAGS, f"--max_train_steps={STEPS}")
@@ -29,8 +27,6 @@ class WorkerRestartTest(workers.WorkersCase):
 
     def supervise(self, killed: int | None = None) -> set[int]:
         """Starts those again that have ended, and returns their numbers. Those that have finished stay away."""
-        self.assertLess(time.monotonic(), self.until, "the run does not go on")
-        time.sleep(0.005)
         ended = {worker: process for worker, process in self.running.items() if process.poll() is not None}
         for worker, process in ended.items():
             outcome = self.finish(process)
@@ -40,16 +36,24 @@ class WorkerRestartTest(workers.WorkersCase):
                 self.start_again(worker)
         return set(ended)
 
+    def wait_for_records(self, model_dir: Path, count: int, killed: int | None = None) -> None:
+        """Waits until the run has written so many records. None of its workers may end meanwhile but the one that is
+        killed, and others for it."""
+
+        def are_there() -> bool:
+            ended = self.supervise(killed)
+            self.assertTrue(killed is not None or not ended, "a worker has ended that was not to")
+            return workers.count_records(model_dir) >= count
+
+        self.wait_until(are_there, f"{count} records")
+
     def kill_and_wait_for_a_step(self, victim: int) -> float:
         """Kills a worker, and returns after how many seconds the run has done its next step."""
         begin = time.monotonic()
         self.running[victim].kill()
-        while 0 not in self.supervise(killed=victim):
-            pass
+        self.wait_until(lambda: 0 in self.supervise(killed=victim), "the end of the chief")
         # What the chief has written it has written by now, and the next one needs longer for its first step.
-        before = workers.count_records(self.model_dir)
-        while workers.count_records(self.model_dir) == before:
-            self.supervise(killed=victim)
+        self.wait_for_records(self.model_dir, workers.count_records(self.model_dir) + 1, killed=victim)
         return time.monotonic() - begin
 
     def test_all_that_end_are_started_again(self) -> None:
@@ -60,17 +64,12 @@ class WorkerRestartTest(workers.WorkersCase):
             self.start_again(worker)
         took = []
         for kill in range(KILLS):
-            enough = workers.count_records(self.model_dir) + rng.randrange(3, 10)
-            while workers.count_records(self.model_dir) < enough:
-                self.assertEqual(self.supervise(), set(), "a worker has ended that was not to")
+            self.wait_for_records(self.model_dir, workers.count_records(self.model_dir) + rng.randrange(3, 10))
             took.append(self.kill_and_wait_for_a_step(kill % WORKERS))
-        while self.running:
-            self.supervise()
+        self.wait_until(lambda: not self.supervise() and not self.running, "the end of the run")
         self.assert_same_checkpoint(self.model_dir, alone, step=STEPS)
         self.assert_same_metrics(self.model_dir, alone)
         self.assert_no_temporaries(self.model_dir)
-        # Other work may hold some of them up.
-        self.assertLess(statistics.median(took), SOON, took)
         print("seconds from kills to the next steps:", *(f"{each:.2f}" for each in took), file=sys.stderr)
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,24 +61,34 @@ class WorkersCase(harness.FaultTest):
         *flags: str,
         flags_of: dict | None = None,
         prefix_of: dict | None = None,
+        log_of: dict | None = None,
         chief: bool = False,
         configs: list[str] | None = None,
     ) -> list[subprocess.Popen]:
         """Starts the processes of a run; `flags_of` has further flags of some of them, by number, `prefix_of` what
-        stands before the command of some, `configs` the TF_CONFIG of each."""
-        flags_of, prefix_of = flags_of or {}, prefix_of or {}
+        stands before the command of some, `log_of` the files for the logs of some, `configs` the TF_CONFIG of each."""
+        flags_of, prefix_of, log_of = flags_of or {}, prefix_of or {}, log_of or {}
         return [
-            self.start_worker(model_dir, i, config, *flags, *flags_of.get(i, ()), prefix=prefix_of.get(i, ()))
+            self.start_worker(
+                model_dir, i, config, *flags, *flags_of.get(i, ()), prefix=prefix_of.get(i, ()), log=log_of.get(i)
+            )
             for i, config in enumerate(configs or tf_configs(count, chief))
         ]
 
     def start_worker(
-        self, model_dir: Path, number: int, config: str, *flags: str, prefix: Sequence[str] = ()
+        self,
+        model_dir: Path,
+        number: int,
+        config: str,
+        *flags: str,
+        prefix: Sequence[str] = (),
+        log: Path | None = None,
     ) -> subprocess.Popen:
         # No worker but the chief has a directory.
         directory = model_dir if number == 0 else "/dev/null/none"
         command = self.command(directory, *BATCH.get(self.program.name, ()), *flags)
-        return self.start([*prefix, *command], env={**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"})
+        environment = {**os.environ, "TF_CONFIG": config, "OMP_NUM_THREADS": "1"}
+        return self.start([*prefix, *command], log=log, env=environment)
 
     def train_workers(self, model_dir: Path, count: int, *flags: str, chief: bool = False, steps: int = harness.STEPS):
         """Trains to step `steps`, which must succeed everywhere, and returns the outcomes."""
@@ -96,7 +105,4 @@ class WorkersCase(harness.FaultTest):
 
     def wait_for_records(self, model_dir: Path, count: int) -> None:
         """Waits until a run has written so many records to its metric.log."""
-        until = time.monotonic() + harness.DEADLINE
-        while count_records(model_dir) < count:
-            self.assertLess(time.monotonic(), until, f"the run did not write {count} records")
-            time.sleep(0.01)
+        self.wait_until(lambda: count_records(model_dir) >= count, f"{count} records")

@@ -62,6 +62,13 @@ class FlagsTest(ProgramTestCase):
                 done = self.execute(PROGRAMS[name], f"--flagfile={config}", "--dump_config")
                 self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_words_that_were_meant_as_flags(self) -> None:
+        for name in ("mnist_main", "resnet_main", "ncf_main"):
+            with self.subTest(name):
+                told = "a boolean takes its value after =, as in --clean=True"
+                self.assert_flags_refused(name, ("--clean", "True"), told)
+                self.assert_flags_refused(name, ("\u2014batch_size=3",), "write --batch_size=3")
+
     def test_numbers_of_a_schedule(self) -> None:
         for flag in ("--lr_boundary_epochs=nan", "--lr_boundary_epochs=5,inf", "--lr_factors=1,inf", "--lr_factors=a"):
             self.assert_flags_refused(

@@ -31,7 +31,7 @@ def flags_txt(model_dir: Path) -> list[str]:
 
 
 class BatchSizeTest(ProgramTestCase):
-    deadline = 300  # a choice takes about a minute on a busy machine
+    deadline = 900  # a choice takes about a minute on a busy machine
 
     def train(self, program: Path, model_dir: Path, steps: int, *flags: str) -> str:
         done = self.execute(program, *FLAGS[program], "--use_synthetic_data", "--num_gpus=0", f"--data_dir={self.folder}",

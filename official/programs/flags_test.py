@@ -248,20 +248,23 @@ class FlagsTest(unittest.TestCase):
                 self.assertEqual(files, {path: path.stat().st_mtime_ns for path in Path(folder).rglob("*")})
 
     def test_clean_deletes_nothing_that_the_run_reads(self) -> None:
-        given = {
-            "mnist_main": ("--data_dir={}",),
-            "resnet_main": ("--dataset_name=cifar10", "--fine_tune={}/model.ckpt-1", "--use_synthetic_data"),
-            "transformer_main": ("--param_set=tiny", "--use_synthetic_data", "--vocab_file={}/vocab"),
-            "ncf_main": ("--ratings_file={}/ratings.csv",),
-        }
-        for name, flags in given.items():
-            with self.subTest(name), tempfile.TemporaryDirectory() as folder:
-                for file in ("checkpoint", "model.ckpt-1.index", "vocab", "ratings.csv"):
+        flag_file = ("--flagfile={}/my.flags", "--use_synthetic_data")
+        given = (
+            ("mnist_main", ("--data_dir={}",)),
+            ("mnist_main", flag_file),
+            ("mnist_main", (*flag_file, "--dry_run")),
+            ("resnet_main", ("--dataset_name=cifar10", "--fine_tune={}/model.ckpt-1", "--use_synthetic_data")),
+            ("transformer_main", ("--param_set=tiny", "--use_synthetic_data", "--vocab_file={}/vocab")),
+            ("ncf_main", ("--ratings_file={}/ratings.csv",)),
+        )
+        for name, flags in given:
+            with self.subTest(f"{name} {flags}"), tempfile.TemporaryDirectory() as folder:
+                for file in ("checkpoint", "model.ckpt-1.index", "vocab", "ratings.csv", "my.flags"):
                     (Path(folder) / file).touch()
                 files = set(Path(folder).iterdir())
                 done = run(name, *(flag.format(folder) for flag in flags), f"--model_dir={folder}", "--clean")
                 self.assertEqual(done.returncode, 2, done.stderr)
-                self.assertIn("which this run uses too, is there; nothing was deleted", done.stderr)
+                self.assertIn("which this run uses too, is there (to go on with the run, add --noclean); nothing", done.stderr)
                 self.assertEqual(set(Path(folder).iterdir()) - {Path(folder) / "run.lock"}, files)
 
     def test_a_dry_run_evaluates_as_the_run_does(self) -> None:

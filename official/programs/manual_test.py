@@ -29,6 +29,11 @@ REFUSED = {
     "mnist_main --batchsize=3": "did you mean --batch_size?",
     "resnet_main --dtype=fp16 --resnet_version=1": "flag --dtype=fp16",
 }
+# The flags that a training in a directory must keep: those of its network and of its data.
+OF_A_DIRECTORY = (
+    "data_format dataset dataset_name layers model num_factors param_set params_override ratings_file "
+    "resnet_size resnet_version use_synthetic_data"
+).split()
 # Commands that cannot run as they stand, and why.
 EXCEPTIONS = {
     "podman run": "the container has the program",
@@ -39,16 +44,18 @@ EXCEPTIONS = {
     "threads=N": "N stands for a number",
 }
 
-# A program, whose real path is in its environment: it leaves a file with the arguments, the exit status and what was said.
+# A program, whose real path is in its environment: it leaves a file with the arguments, the exit status and what was
+# said, and one with what it printed.
 SCRIPT = """#!/bin/bash
 name=${0##*/}
 [[ $name != run ]] || { name=$1; shift; }
 arguments=()
 for argument; do [[ $argument == ... ]] || arguments+=("$argument"); done
 real=REAL_$name
-exec 3>&1
-told=$("${!real}" "${arguments[@]}" --dump_config </dev/null 2>&1 >&3)
+printed=$LOG/$BASHPID.printed
+told=$("${!real}" "${arguments[@]}" --dump_config </dev/null 2>&1 >"$printed")
 status=$?
+echo "$(<"$printed")"  # there is no cat here
 { echo "$status"; echo "$name ${arguments[*]}"; echo "$told"; } >"$LOG/$BASHPID"
 exit "$status"
 """
@@ -67,6 +74,28 @@ class Commands:
         loops = re.findall(r"for \w+ in ([^;\n]+); do\n(.*?)\ndone", code, re.DOTALL)
         again = [(len(words.split()) - 1) * len(NAME.findall(body)) for words, body in loops]
         return len(NAME.findall(code)) + sum(again)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A program that commands have started."""
+
+    status: int
+    command: str
+    told: str
+    flags: dict[str, str]  # with their values
+
+    def trains(self) -> bool:
+        """Whether it would train in --model_dir and leave what is there."""
+        others = ("--clean", "--dry_run", "--print_schedule", "--find_lr")
+        return (
+            self.flags.get("eval_only") == "false"
+            and not self.flags.get("predict")
+            and not any(other in self.command.split() for other in others)
+        )
+
+    def of_directory(self) -> dict[str, str]:
+        return {name: self.flags[name] for name in OF_A_DIRECTORY if name in self.flags}
 
 
 def pages() -> list[Path]:
@@ -113,8 +142,8 @@ class ManualTest(unittest.TestCase):
         path.write_text(SCRIPT)
         path.chmod(0o755)
 
-    def run_commands(self, commands: Commands) -> list[tuple[int, str, str]]:
-        """The exit status, the command and the messages of each program that they start."""
+    def run_commands(self, commands: Commands) -> list[Ran]:
+        """What each program that they start did."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             work = Path(folder) / "work"
             log = Path(folder) / "log"
@@ -131,14 +160,19 @@ class ManualTest(unittest.TestCase):
             environment = {f"REAL_{name}": str(path) for name, path in PROGRAMS.items()}
             environment |= {"PATH": str(self.bin), "HOME": str(work), "LOG": str(log)}
             done = subprocess.run(
-                ["/bin/bash", "-c", f"command_not_found_handle() {{ :; }}\n{commands.text}\nwait"],
+                ["/bin/bash", "-c", f"command_not_found_handle() {{ :; }}\nkill() {{ :; }}\n{commands.text}\nwait"],
                 cwd=work, env=environment, capture_output=True, text=True, timeout=DEADLINE,
             )  # fmt: skip
             ran = []
             for path in log.iterdir():
+                if path.suffix:
+                    continue
                 status, command, told = path.read_text().split("\n", 2)
-                ran.append((int(status), command, told.strip()))
-        self.assertEqual(len(ran), commands.num_programs(), f"{commands.text}\n{ran}\n{done.stderr}")
+                printed = path.with_suffix(".printed").read_text()
+                flags = dict(re.findall(r"^--(\w+)=(.*)$", printed, re.MULTILINE))
+                ran.append(Ran(int(status), command, told.strip(), flags))
+        told = [(program.status, program.command, program.told) for program in ran]
+        self.assertEqual(len(ran), commands.num_programs(), f"{commands.text}\n{told}\n{done.stderr}")
         return ran
 
     def check(self, all_commands: list[Commands]) -> None:
@@ -146,12 +180,22 @@ class ManualTest(unittest.TestCase):
             if any(part in commands.text for part in EXCEPTIONS):
                 continue
             with self.subTest(commands.where):
-                for status, command, told in self.run_commands(commands):
-                    if command in REFUSED:
-                        self.assertEqual(status, 2, command)
-                        self.assertIn(REFUSED[command], told)
+                ran = self.run_commands(commands)
+                for program in ran:
+                    if program.command in REFUSED:
+                        self.assertEqual(program.status, 2, program.command)
+                        self.assertIn(REFUSED[program.command], program.told)
                     else:
-                        self.assertEqual((status, told), (0, ""), command)
+                        self.assertEqual((program.status, program.told), (0, ""), program.command)
+                self.assert_fit_their_directories([program for program in ran if program.trains()])
+
+    def assert_fit_their_directories(self, trainings: list[Ran]) -> None:
+        """No training of a block is refused since an earlier one has left another network in the directory."""
+        found: dict[tuple[str, str], Ran] = {}
+        for training in trainings:
+            name = training.command.split()[0]
+            first = found.setdefault((name, training.flags["model_dir"]), training)
+            self.assertEqual(training.of_directory(), first.of_directory(), f"{training.command}\n{first.command}")
 
     def test_blocks(self) -> None:
         found = [block for page in pages() for block in blocks(page)]

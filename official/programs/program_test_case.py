@@ -32,7 +32,7 @@ def png(size: int, pixels: bytes) -> bytes:
 class ProgramTestCase(unittest.TestCase):
     """All tests of a class have one folder."""
 
-    deadline = 120  # seconds for one run, which takes a few at most on an idle machine
+    deadline = 300  # seconds for one run, which takes a few at most on an idle machine
     folder: Path
 
     @classmethod

@@ -131,6 +131,11 @@ class Network(contextlib.AbstractContextManager):
         for prefix, device in self.links[host]:
             run(f"{prefix} tc qdisc add dev {device} root tbf rate {rate} burst 10kb latency 100ms")
 
+    def bytes_sent(self, host: int) -> int:
+        """How much a host has sent over its link since slow_down()."""
+        prefix, device = self.links[host][1]
+        return int(re.search(r"Sent (\d+) bytes", run(f"{prefix} tc -s qdisc show dev {device} root"))[1])
+
     def end_slowness(self, host: int) -> None:
         for prefix, device in self.links[host]:
             run(f"{prefix} tc qdisc delete dev {device} root")

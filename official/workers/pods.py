@@ -19,8 +19,8 @@ from typing import NamedTuple
 from official.workers import manifests, networks
 
 NAMES_DELAY = 0.5  # seconds after which the others know the name of a pod
-SETTLE = 20  # seconds in which workers notice that one of them is lost
-DEADLINE = 120  # seconds for a run with its restarts
+SETTLE = 120  # seconds in which workers notice that one of them is lost, which takes a few on an idle machine
+DEADLINE = 600  # seconds for a run with its restarts, which takes about ten on an idle machine
 PATH = "/usr/local/bin:/usr/bin:/bin"
 NUMBERS = itertools.count(1)  # of the pods
 SECRET = "0123456789abcdef0123456789abcdef"

@@ -25,8 +25,7 @@ FLAGS = [
     f"--max_train_steps={STEPS}",
     "--save_checkpoints_steps=8",
     "--intra_op_parallelism_threads=1",
-    "--start_timeout_secs=100",
-    "--peer_timeout_secs=3",
+    f"--start_timeout_secs={pods.DEADLINE}",
 ]
 LIBRARY = "utils/distribute/grpc/libofficial_cluster.so"
 

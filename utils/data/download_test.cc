@@ -137,9 +137,7 @@ class Fixture {
     static int number = 0;
     directory_ = absl::StrCat(std::getenv("TEST_TMPDIR"), "/download", ++number);
     std::filesystem::remove_all(directory_);
-    options_.connect_timeout = std::chrono::seconds(2);
-    options_.low_speed_time = std::chrono::seconds(1);
-    options_.timeout = std::chrono::seconds(20);
+    options_.connect_timeout = options_.low_speed_time = options_.timeout = std::chrono::minutes(1);
     logs::InitLogging({.format = logs::LogFormat::kNone});
   }
 
@@ -334,6 +332,7 @@ TEST_CASE_METHOD(Fixture, "Redirects are followed, but not for ever") {
 }
 
 TEST_CASE_METHOD(Fixture, "A server that stalls is given up") {
+  options_.low_speed_time = std::chrono::seconds(1);
   Server server([](const Server::Request&) { return Server::Answer{Cut(Ok(kContents), 10), /*stall=*/true}; });
   CHECK_THAT(Refusal(Download({server.Url("/file")})), Contains("too slow"));
   CHECK(server.num_requests() == 1);
