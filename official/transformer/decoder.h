@@ -31,7 +31,7 @@ struct Decoded {
   int64_t steps = 0;             // number of tokens of the longest search
 };
 
-// What limits the length of a translation.
+// DecodeLength: the sentence whose length limits that of a translation.
 enum class DecodeLength {
   kOfBatch,     // the longest sentence of its batch, as upstream
   kOfSentence,  // the sentence itself, so that the translation does not depend on the others of the batch

@@ -18,7 +18,7 @@
 
 namespace official::train {
 
-// What tf.train.Checkpoint.restore leaves to the functions of its result.
+// RestoreOptions: the checks that tf.train.Checkpoint.restore leaves to the functions of its result.
 struct RestoreOptions {
   // True: InvalidArgument for a checkpoint without one of the variables made so far, which else keeps its value.
   bool assert_existing_objects_matched = false;
