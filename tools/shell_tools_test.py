@@ -52,17 +52,17 @@ class ShellToolsTest(unittest.TestCase):
         self.assert_refused("run", (), f"tools/run: {listed[2:]}", " checkpoint_tool ", " data_check ")
         self.assert_refused("run", ("--help",), "there is no program '--help'")
 
-    def test_run_starts_what_was_built_now(self) -> None:
+    def test_what_was_built_now_is_started(self) -> None:
         # The link in a checkout that cannot be written may be that of another user.
         checkout, built = self.folder / "checkout", self.folder / "built"
         (checkout / "tools").mkdir(parents=True)
-        for name in ("build", "packages.txt", "run", "setup"):
+        for name in ("bazel_bin", "build", "download", "packages.txt", "run", "setup"):
             shutil.copy(TOOLS / name, checkout / "tools")
         for folder, said in (checkout / "bazel-bin", "old"), (built, "new"):
-            program = folder / "official/mnist/mnist_main"
-            program.parent.mkdir(parents=True)
-            program.write_text(f'#!/bin/sh\necho {said} "$@"\n')
-            program.chmod(0o755)
+            for program in (folder / "official/mnist/mnist_main", folder / "official/mnist/download_mnist_main"):
+                program.parent.mkdir(parents=True, exist_ok=True)
+                program.write_text(f'#!/bin/sh\necho {said} "$@"\n')
+                program.chmod(0o755)
         (checkout / "official/mnist/data").mkdir(parents=True)
         (checkout / "official/mnist/BUILD").write_text('cc_binary(\n    name = "mnist_main",\n)\n')
         (checkout / "official/mnist/data/BUILD").touch()
@@ -72,8 +72,10 @@ info) [ "$PWD" = {checkout} ] && echo {built} ;;
 esac
 """
         path = self.path_with(bazel=bazel, dpkg_query='for p; do echo "$p installed"; done')
-        done = self.run_tool(checkout / "tools/run", "mnist_main", "--version", PATH=path)
-        self.assertEqual((done.returncode, done.stdout), (0, "new --version\n"), done.stderr)
+        for name, word in ("run", "mnist_main"), ("download", "mnist"):
+            with self.subTest(name):
+                done = self.run_tool(checkout / "tools" / name, word, "--version", PATH=path)
+                self.assertEqual((done.returncode, done.stdout), (0, "new --version\n"), done.stderr)
 
     def test_every_program_is_there(self) -> None:
         labels = re.findall(r'"//.*:(\w+)"', (TOOLS.parent / "official/programs/programs.bzl").read_text())
