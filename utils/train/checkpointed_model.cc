@@ -27,6 +27,7 @@ bool IsSaved(absl::string_view name) { return !absl::StartsWith(name, kLocalPref
 // Returns how a command gets the data of this name, which programs give to their own; empty: no flag makes it do so.
 std::string FlagOf(absl::string_view dataset) {
   if (absl::EndsWith(dataset, "-synthetic")) return "--use_synthetic_data";
+  if (dataset == "ratings") return "--ratings_file";
   if (absl::StartsWith(dataset, "generated ") || absl::StartsWith(dataset, "drawn ")) return "";
   return "--data_dir";
 }
@@ -198,13 +199,20 @@ absl::Status CheckpointedModel::PrepareVariables(const compute::Graph& graph) {
   for (const compute::VariableSpec& spec : graph.variables()) {
     if (!replicas_.HasVariable(spec.name)) added.push_back(spec);
   }
-  RETURN_IF_ERROR(replicas_.CreateVariables(graph, state_.seed));
-  RETURN_IF_ERROR(averages_.Create(graph, state_.seed, added));
-  absl::Status restored = strategy_->is_chief() ? RestoreVariables(added) : absl::OkStatus();
-  const bool shares = strategy_->has_other_workers() && shares_variables_;
-  if (restored.ok() && (strategy_->is_chief() || !shares)) restored = averages_.Begin(added, restored_.get());
-  if (shares) restored = ShareVariables(restored, added);
-  return restored.ok() && averages_.used() ? averages_.Swap(added) : restored;
+  const auto prepare = [&]() -> absl::Status {
+    RETURN_IF_ERROR(replicas_.CreateVariables(graph, state_.seed));
+    RETURN_IF_ERROR(averages_.Create(graph, state_.seed, added));
+    absl::Status restored = strategy_->is_chief() ? RestoreVariables(added) : absl::OkStatus();
+    const bool shares = strategy_->has_other_workers() && shares_variables_;
+    if (restored.ok() && (strategy_->is_chief() || !shares)) restored = averages_.Begin(added, restored_.get());
+    if (shares) restored = ShareVariables(restored, added);
+    return restored.ok() && averages_.used() ? averages_.Swap(added) : restored;
+  };
+  const absl::Status prepared = prepare();
+  if (prepared.ok()) return prepared;
+  // The next call would take their initial values for restored ones.
+  for (const compute::VariableSpec& spec : added) replicas_.RemoveVariable(spec.name);
+  return prepared;
 }
 
 absl::Status CheckpointedModel::ShareVariables(absl::Status restored, const std::vector<compute::VariableSpec>& added) {

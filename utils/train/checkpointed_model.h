@@ -116,7 +116,8 @@ class CheckpointedModel {
   absl::StatusOr<bool> WaitForWorker(int worker);
   // Makes the checkpoint that is due, or asked for, while the chief of a job with parameter servers waits for others.
   absl::Status SaveWhileWaiting(int64_t global_step, bool is_asked);
-  // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values.
+  // Takes the variables of `graph` that are new from the checkpoint, or gives them their initial values. After an error
+  // none of them exists.
   absl::Status PrepareVariables(const compute::Graph& graph);
   // Writes to the variables `added` what the checkpoint, or that of a warm start, has of them.
   absl::Status RestoreVariables(const std::vector<compute::VariableSpec>& added);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -196,6 +197,39 @@ TEST_CASE("A variable of the checkpoint that is not finite is an error of what r
   // Nor is it trained on.
   CHECK_THAT(std::string(estimator->Train(Input(1), 4, {}).message()),
              Contains("step 4: the first tensor that is not"));
+}
+
+// The files of a directory and what they hold.
+std::map<std::string, std::string> FilesIn(const std::string& directory) {
+  std::map<std::string, std::string> all;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory)) {
+    if (!entry.is_regular_file()) continue;
+    all[entry.path().string()] = files::ReadFile(entry.path().string(), /*max_bytes=*/1 << 20).value();
+  }
+  return all;
+}
+
+TEST_CASE("A checkpoint of another model is an error each time that it is read, and stays as it is") {
+  EstimatorConfig config = Config();
+  REQUIRE(CheckpointSaver::Open(config.model_dir, 5)
+              .value()
+              ->Save(3, {{"v", Tensor(DType::kFloat32, {2, 1})}, {"global_step", Tensor::Scalar<int64_t>(3)}})
+              .ok());
+  const int num_replicas = GENERATE(1, 2);
+  if (GENERATE(false, true)) config.ema_decay = 0.9;
+  const data::ElementSpec spec = Input(1)({}).value()->spec();
+  const auto fails_twice = [&](const std::function<absl::Status(Estimator&)>& use) {
+    const auto estimator = MakeEstimator(config, num_replicas);
+    const auto before = FilesIn(config.model_dir);
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = use(*estimator);
+      CHECK(absl::IsDataLoss(status));
+      CHECK_THAT(std::string(status.message()), Contains("is not of this model (line); it has no w"));
+    }
+    CHECK(FilesIn(config.model_dir) == before);
+  };
+  fails_twice([&](Estimator& e) { return e.Predict(spec, {Tensor(DType::kFloat32, {4, 2})}).status(); });
+  fails_twice([&](Estimator& e) { return e.Train(Input(1), 5, {}); });
 }
 
 TEST_CASE("A loss that is not finite with variables that are is an error, which names the first such tensor") {

@@ -184,6 +184,7 @@ TEST_CASE("Who has other data than a directory's run is told how to get those, i
   for (const auto& [before, advice] : std::map<std::string, std::string>{
            {"MNIST", "; give the data of that run (--data_dir), " + end},
            {"MNIST-synthetic", "; give the data of that run (--use_synthetic_data), " + end},
+           {"ratings", "; give the data of that run (--ratings_file), " + end},
            {"generated ml-1m", "; give " + end},
            {"drawn digits", "; give " + end}}) {
     config.model_dir = Config().model_dir;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -61,18 +62,38 @@ Model Weighted() {
   return model;
 }
 
-// Epochs of 23 examples in batches of 5 and a last one of 3; the label of example `bad` is NaN.
-InputFn Input(int bad = -1) {
-  return [bad](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
-    constexpr int kExamples = 23;
-    Tensor x(DType::kFloat32, {kExamples, 3}), count(DType::kFloat32, {kExamples}), y(DType::kFloat32, {kExamples});
-    for (int i = 0; i < 3 * kExamples; ++i) x.data<float>()[i] = std::sin(static_cast<float>(i));
-    for (int i = 0; i < kExamples; ++i) {
+// Weighted with shares that have rows without weight at their end, as many as there are examples before them: in a step
+// of a micro-batch for each example, no two of these have the same shape.
+Model Padded() {
+  Model model = Weighted();
+  model.share = [share = model.share](Mode mode, const data::Batch& batch, const compute::Share& examples, int parts) {
+    BatchShare padded = share(mode, batch, examples, parts);
+    for (data::Tensors* const tensors : {&padded.features, &padded.labels}) {
+      for (Tensor& tensor : *tensors) {
+        compute::Shape shape = tensor.shape();
+        shape.set_dim(0, shape.dim(0) + examples.begin);
+        const Tensor longer(tensor.dtype(), shape);
+        std::copy_n(tensor.data<float>(), tensor.num_elements(), longer.data<float>());
+        tensor = longer;
+      }
+    }
+    return padded;
+  };
+  return model;
+}
+
+// Epochs of 23 examples in batches of 5 and a last one of 3, or of other numbers; the label of example `bad` is NaN.
+InputFn Input(int bad = -1, int num_examples = 23, int batch_size = 5) {
+  return [=](data::Position start) -> absl::StatusOr<data::BatchSourcePtr> {
+    const Tensor x(DType::kFloat32, {num_examples, 3});
+    const Tensor count(DType::kFloat32, {num_examples}), y(DType::kFloat32, {num_examples});
+    for (int i = 0; i < 3 * num_examples; ++i) x.data<float>()[i] = std::sin(static_cast<float>(i));
+    for (int i = 0; i < num_examples; ++i) {
       count.data<float>()[i] = static_cast<float>(1 + i % 4);
       y.data<float>()[i] = i == bad ? NAN : static_cast<float>(i % 3);
     }
     return data::Batches(data::TensorSlices({{"x", x}, {"count", count}}, {{"", y}}),
-                         {.batch_size = 5, .start = start, .end_epoch = data::kEndless});
+                         {.batch_size = batch_size, .start = start, .end_epoch = data::kEndless});
   };
 }
 
@@ -82,13 +103,14 @@ std::string NewDirectory() {
   return absl::StrCat(root ? root : "/tmp", "/grad-accum-", getpid(), "-", ++counter);
 }
 
-std::unique_ptr<Estimator> MakeEstimator(int turns, int num_replicas, const std::string& model_dir = NewDirectory()) {
+std::unique_ptr<Estimator> MakeEstimator(int turns, int num_replicas, const std::string& model_dir = NewDirectory(),
+                                         Model model = Weighted()) {
   EstimatorConfig config;
   config.model_dir = model_dir;
   config.grad_accum_steps = turns;
   config.check_replicas_steps = 1;
   auto strategy = distribute::Strategy::Create({.num_replicas = num_replicas, .num_threads = 2}).value();
-  return Estimator::Create(Weighted(), std::move(config), std::move(strategy)).value();
+  return Estimator::Create(std::move(model), std::move(config), std::move(strategy)).value();
 }
 
 // Keeps the loss of each step and the values that belong to it.
@@ -134,6 +156,18 @@ TEST_CASE("A batch in micro-batches is the whole batch, on any number of devices
       for (size_t i = 0; i < whole.size(); ++i) CHECK(values[i] == Approx(whole[i]).epsilon(1e-5));
     }
   }
+}
+
+TEST_CASE("A step may have micro-batches of very many shapes") {
+  constexpr int kMicroBatches = 300;
+  const auto trained = [&](Model model) {
+    const auto estimator = MakeEstimator(kMicroBatches, 1, NewDirectory(), std::move(model));
+    REQUIRE(estimator->Train(Input(-1, kMicroBatches, kMicroBatches), 2, {}).ToString() == "OK");
+    CHECK(estimator->Variable("global_step")->scalar<int64_t>() == 2);
+    return estimator->Variable("w").value();
+  };
+  const Tensor padded = trained(Padded()), whole = trained(Weighted());
+  for (int i = 0; i < 3; ++i) CHECK(padded.data<float>()[i] == Approx(whole.data<float>()[i]).epsilon(1e-5));
 }
 
 TEST_CASE("A run in micro-batches that was stopped ends with the same bits, and leaves no sums") {

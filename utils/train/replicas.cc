@@ -20,9 +20,14 @@ using compute::Tensor;
 
 namespace {
 
-// Of each replica, and of all of them together, beyond those that a data set has in turn: buckets of lengths, last
-// batches of epochs.
+// More than a data set has in turn: buckets of lengths, last batches of epochs.
 constexpr size_t kMaxPrograms = 256;
+
+// Returns the most programs of each replica, and of all of them together. It is enough for all steps that a device may
+// still be computing, whose programs StepRunner refers to: each has its update and at most one for each micro-batch.
+size_t MaxPrograms(int micro_batches) {
+  return std::max(kMaxPrograms, static_cast<size_t>(compute::kMaxRunsBehind + 1) * (micro_batches + 1));
+}
 
 // What of a share decides the graph that is built for it.
 void AppendKey(const BatchShare& share, std::vector<int64_t>& key) {
@@ -97,6 +102,7 @@ Replicas::Replicas(const Model& model, compute::DType dtype, const compute::Loss
       micro_batches_(micro_batches),
       strategy_(strategy),
       choices_(choices),
+      max_programs_(MaxPrograms(micro_batches)),
       sums_in_programs_(strategy.num_replicas_in_sync() > 1 && SumsInPrograms(strategy.device(0).kind())),
       compiled_(strategy.num_local_replicas()) {
   const int n = strategy.num_local_replicas();
@@ -162,7 +168,7 @@ absl::StatusOr<ReplicatedProgram> Replicas::ProgramsForShares(const Division& di
   for (size_t r = 0; r < shares.size(); ++r) {
     std::map<Key, CompiledModel>& compiled = compiled_[r];
     if (missing[r].model != nullptr) {
-      if (compiled.size() >= kMaxPrograms) {
+      if (compiled.size() >= max_programs_) {
         std::erase_if(compiled, [](const auto& entry) { return entry.second.program.use_count() <= 1; });
       }
       compiled[keys[r]] = std::move(missing[r]);
@@ -287,7 +293,7 @@ absl::StatusOr<ReplicatedProgram*> Replicas::ProgramFor(Mode mode, const data::E
   auto found = programs_.find(division.key);
   if (found == programs_.end()) {
     ASSIGN_OR_RETURN(ReplicatedProgram program, ProgramsForShares(division, spec, prepare));
-    if (programs_.size() >= kMaxPrograms) {
+    if (programs_.size() >= max_programs_) {
       programs_.erase(std::min_element(programs_.begin(), programs_.end(), [](const auto& a, const auto& b) {
         return a.second.last_asked < b.second.last_asked;
       }));
@@ -342,6 +348,10 @@ absl::StatusOr<bool> Replicas::Record(ReplicatedProgram& program) {
 absl::Status Replicas::CreateVariables(const compute::Graph& graph, uint64_t seed) {
   RETURN_IF_ERROR(stores_[0]->Create(graph, seed));
   return strategy_.Run([&](int r) { return r > 0 ? stores_[r]->Create(graph, seed) : absl::OkStatus(); });
+}
+
+void Replicas::RemoveVariable(absl::string_view name) {
+  for (const auto& store : stores_) store->Remove(name);
 }
 
 absl::Status Replicas::Write(absl::string_view name, const Tensor& value) {
@@ -420,7 +430,7 @@ absl::Status Replicas::CompileChecksums() {
       return stores_[1]->data(spec.name) == stores_[0]->data(spec.name);
     });
   }
-  if (specs.size() == checked_.size()) return absl::OkStatus();  // variables are only added
+  if (specs.size() == checked_.size()) return absl::OkStatus();  // prepared variables are never removed
   checked_ = std::move(specs);
   compute::Graph graph;
   std::vector<compute::Value> values;

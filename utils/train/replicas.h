@@ -99,6 +99,8 @@ class Replicas {
   absl::Status CreateVariables(const compute::Graph& graph, uint64_t seed);
   // Applies the updates of variables that training has deferred; to be called before anything else reads them.
   absl::Status Settle();
+  // Frees a variable that no program was compiled with yet.
+  void RemoveVariable(absl::string_view name);
   bool HasVariable(absl::string_view name) const { return stores_[0]->Has(name); }
   std::vector<compute::VariableSpec> variables() const { return stores_[0]->specs(); }
   // Reads a variable of one local replica; the first stands for all.
@@ -174,6 +176,7 @@ class Replicas {
   const int micro_batches_;
   distribute::Strategy& strategy_;
   compute::AlgorithmChoices* const choices_;
+  const size_t max_programs_;    // in compiled_ of each replica, and in programs_
   const bool sums_in_programs_;  // DeviceKind::merge
   // Here and below, "by replica" counts the local ones.
   std::vector<std::unique_ptr<compute::VariableStore>> stores_;  // by replica

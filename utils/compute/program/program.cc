@@ -146,8 +146,9 @@ struct Program::Plan {
   // Returns an address for each request: in the arena or, on a device that checks memory or has no addresses, of a
   // buffer of its own.
   absl::StatusOr<std::vector<void*>> Allocate(const std::vector<BufferRequest>& requests);
-  // Follows the arena to where it has moved.
-  void FollowArena();
+  // Follows the arena to where it has moved. ResourceExhausted if it was lost when a larger one was asked for, and
+  // there is still no memory for it.
+  absl::Status FollowArena();
   const void* AddressOf(Value v) const;
   // OutOfRange, naming `v` and the op that made it, if an element is not finite.
   absl::Status CheckNumerics(Value v, OpName op);
@@ -249,9 +250,10 @@ absl::Status Program::Plan::Place(VariableStore& variables) {
   return absl::OkStatus();
 }
 
-void Program::Plan::FollowArena() {
+absl::Status Program::Plan::FollowArena() {
+  if (arena->bytes() < arena_bytes) RETURN_IF_ERROR(arena->ReserveForRun(arena_bytes));
   char* const begin = arena->data();
-  if (begin == arena_address) return;
+  if (begin == arena_address) return absl::OkStatus();
   const auto moved = [&](const void* address) {
     const char* const p = static_cast<const char*>(address);
     const bool inside = p >= arena_address && p < arena_address + arena_bytes;
@@ -266,6 +268,7 @@ void Program::Plan::FollowArena() {
   arena_address = begin;
   recording.reset();
   has_recorded = false;
+  return absl::OkStatus();
 }
 
 absl::Status Program::Plan::CheckNumerics(Value v, OpName op) {
@@ -396,7 +399,7 @@ absl::Status Program::Plan::Feed(absl::Span<const Tensor> feeds) {
   const std::vector<Value>& expected = lowered.graph.roots.feeds;
   OFFICIAL_CHECK(feeds.size() == expected.size()) << feeds.size() << " feeds, " << expected.size() << " expected";
   device->MakeCurrent();
-  FollowArena();
+  RETURN_IF_ERROR(FollowArena());
   lent_feeds.resize(feeds.size());
   for (size_t i = 0; i < feeds.size(); ++i) {
     OFFICIAL_CHECK(feeds[i].type() == expected[i].type())
@@ -410,7 +413,7 @@ absl::Status Program::Plan::Feed(absl::Span<const Tensor> feeds) {
 }
 
 absl::Status Program::Plan::RecordCalls() {
-  FollowArena();
+  RETURN_IF_ERROR(FollowArena());
   has_recorded = true;
   is_recording = true;
   absl::StatusOr<std::unique_ptr<Recording>> made = device->Record([this] { return RunCalls({}); });
@@ -423,7 +426,8 @@ absl::Status Program::Plan::RecordCalls() {
 bool Program::RecordingIsDue() const {
   const Plan& plan = *plan_;
   return plan.has_run && (!plan.has_recorded || plan.arena->data() != plan.arena_address) &&
-         plan.device->recordings() != Recordings::kOff && !plan.device->uses_host_memory();
+         plan.arena->bytes() >= plan.arena_bytes && plan.device->recordings() != Recordings::kOff &&
+         !plan.device->uses_host_memory();
 }
 
 absl::Status Program::Record() {
@@ -436,7 +440,9 @@ bool Program::has_recording() const {
 }
 
 absl::Status Program::HandleNoRecording(const absl::Status& error, Device& device) {
-  if (device.recordings() == Recordings::kMust) return error;
+  // Sums of several devices end so, whether or not they are recorded.
+  const bool others_fail = absl::IsCancelled(error) || absl::IsDeadlineExceeded(error);
+  if (others_fail || device.recordings() == Recordings::kMust) return error;
   device.Warn(
       absl::StrCat("a step cannot be recorded as a CUDA graph, so each kernel is launched on its own, which is ",
                    "slower: ", error.message()));

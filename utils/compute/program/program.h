@@ -72,7 +72,8 @@ class Program {
   absl::Status Record();
   bool has_recording() const;
   // Does with an error of Record() what device.recordings() says: returns it, or tells it to people and sets them to
-  // kOff.
+  // kOff. Cancelled and DeadlineExceeded, which say that other devices or workers have failed or are late, are always
+  // returned.
   static absl::Status HandleNoRecording(const absl::Status& error, Device& device);
   // The value of roots.fetches[i] after the last run. On the CPU it is a view that the next run of a program with the
   // same arena overwrites.

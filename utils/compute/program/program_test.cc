@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 #include "utils/compute/graph/op_def.h"
 #include "utils/compute/ops/array/array.h"
@@ -191,6 +192,7 @@ class Recorder : public Device {
   std::string Description() const override { return "recorder:0"; }
   std::string Hardware() const override { return "recorder"; }
   absl::StatusOr<std::shared_ptr<void>> Allocate(int64_t bytes) override {
+    if (bytes > limit) return absl::ResourceExhaustedError("the limit is reached");
     return std::shared_ptr<void>(std::calloc(1, bytes + 1), std::free);
   }
   bool uses_host_memory() const override { return false; }
@@ -214,7 +216,7 @@ class Recorder : public Device {
   }
 
   absl::Status CheckRecording() override {
-    return static_cast<int>(recording_->size()) == refused ? absl::UnavailableError("not here") : absl::OkStatus();
+    return static_cast<int>(recording_->size()) == refused ? refusal : absl::OkStatus();
   }
 
   void Do(std::function<void()> work) {
@@ -222,7 +224,9 @@ class Recorder : public Device {
     recording_ == nullptr ? work() : recording_->push_back(std::move(work));
   }
   int calls = 0;
-  int refused = 0;  // the number of the kernel, from 1, that cannot be recorded
+  int64_t limit = std::numeric_limits<int64_t>::max();  // of the bytes of a buffer
+  int refused = 0;                                      // the number of the kernel, from 1, that cannot be recorded
+  absl::Status refusal = absl::UnavailableError("not here");
 
  private:
   struct Kept : Recording {
@@ -324,6 +328,17 @@ TEST_CASE("Where a recording must be made, that it cannot is an error") {
   CHECK(sum.variables.Read("v")->scalar<float>() == 1);
 }
 
+TEST_CASE("The failure of others while a step is recorded is no reason to run it without a recording") {
+  Sum sum(Recordings::kAuto);
+  sum.device.refused = 1;
+  sum.device.refusal = GENERATE(absl::CancelledError("worker 1 is lost"), absl::DeadlineExceededError("too late"));
+  REQUIRE(sum.Add(1).ok());
+  CHECK(sum.Add(2).code() == sum.device.refusal.code());
+  CHECK(sum.warnings.empty());
+  CHECK(sum.device.recordings() == Recordings::kAuto);
+  CHECK(sum.variables.Read("v")->scalar<float>() == 1);
+}
+
 TEST_CASE("Nothing is recorded where recordings are off, and nothing replayed where that is not wanted") {
   Sum off(Recordings::kOff);
   for (const float x : {1.0f, 2.0f, 3.0f}) REQUIRE(off.Add(x).ok());
@@ -374,6 +389,47 @@ TEST_CASE("Programs of one arena run in turn, and follow it where it moves") {
   check(*all[1]->program, 10000);
   check(*all[0]->program, 10);
   CHECK(device.calls == calls + 3);
+}
+
+TEST_CASE("Where an arena cannot grow, the programs before it still have their place") {
+  Recorder device;
+  Arena arena(device);
+  VariableStore variables(device);
+  Graph graph;
+  // Fetches x^2, x^4 and so on of x [n], so that each has its own place.
+  const auto compile = [&](int64_t n, int num_squares) {
+    const Value x = graph.Input("x", {DType::kFloat32, {n}});
+    std::vector<Value> squares;
+    for (int i = 0; i < num_squares; ++i) squares.push_back(Square(i == 0 ? x : squares.back()));
+    return Program::Compile(graph, {{x}, squares, {}}, device, variables, {.arena = &arena});
+  };
+  const auto check = [](Program& program, int64_t n) {
+    const Tensor x(DType::kFloat32, {n});
+    std::fill_n(x.data<float>(), n, 3.0f);
+    REQUIRE(program.Run({x}).ToString() == "OK");
+    const Tensor y = program.Fetch(1).value();
+    CHECK(std::all_of(y.data<float>(), y.data<float>() + n, [](float v) { return v == 81; }));
+  };
+  const auto first = compile(1000, 2).value();
+  for (int i = 0; i < 3; ++i) check(*first, 1000);  // also with a recording
+  device.limit = 10000;
+  for (int i = 0; i < 2; ++i) {
+    CHECK(absl::IsResourceExhausted(compile(1000, 5).status()));
+    check(*first, 1000);
+    const auto smaller = compile(10, 2).value();
+    check(*smaller, 10);
+    check(*first, 1000);
+  }
+  device.limit = 1000;
+  CHECK(absl::IsResourceExhausted(compile(10, 200).status()));
+  CHECK(absl::IsResourceExhausted(first->Run({Tensor(DType::kFloat32, {1000})})));
+  const auto smaller = compile(10, 2).value();
+  check(*smaller, 10);
+  CHECK(absl::IsResourceExhausted(first->Run({Tensor(DType::kFloat32, {1000})})));
+  CHECK_FALSE(first->RecordingIsDue());
+  device.limit = 10000;
+  for (int i = 0; i < 3; ++i) check(*first, 1000);
+  check(*smaller, 10);
 }
 
 TEST_CASE("A failed graph does not compile and says why") {

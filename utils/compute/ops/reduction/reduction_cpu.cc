@@ -203,7 +203,8 @@ Kernel MakeReduction(const KernelSpec& spec) {
   return {.run = run, .scratch_bytes = scratch_bytes};
 }
 
-// The sum of x [batch, ..., channels] over all but the channels, with the batch in parts (Graph::batch_parts).
+// The sum of x [batch, ..., channels], of rank 2 or more, over all but the channels, with the batch in parts
+// (Graph::batch_parts).
 Kernel MakeBiasAddGradInParts(const KernelSpec& spec, int num_parts) {
   const Shape& shape = spec.input(0).shape;
   const int64_t channels = shape.dim(-1), batch = shape.dim(0);
@@ -236,10 +237,11 @@ void RegisterReduction(OpName op) {
       .dtypes = StorageTypes(),
       .make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
         const int num_parts = spec.node.graph().batch_parts();
-        if (num_parts > 1 && spec.node.Is(op::BiasAddGrad) && spec.input(0).dtype == DType::kFloat32) {
+        const TensorType& x = spec.input(0);
+        if (num_parts > 1 && spec.node.Is(op::BiasAddGrad) && x.dtype == DType::kFloat32 && x.shape.rank() > 1) {
           return MakeBiasAddGradInParts(spec, num_parts);
         }
-        return WithStorageType(spec.input(0).dtype, [&]<typename T>(T) { return MakeReduction<Op, T>(spec); });
+        return WithStorageType(x.dtype, [&]<typename T>(T) { return MakeReduction<Op, T>(spec); });
       },
   });
 }

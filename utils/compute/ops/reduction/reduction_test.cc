@@ -170,10 +170,16 @@ TEST_CASE("The result does not depend on the number of threads") {
 }
 
 TEST_CASE("BiasAddGrad sums over all but the last dimension") {
-  const Shape shape = GENERATE(Shape{1}, Shape{5, 3}, Shape{2, 3, 4, 17}, Shape{0, 3});
+  const Shape shape = GENERATE(Shape{1}, Shape{100}, Shape{5, 3}, Shape{2, 3, 4, 17}, Shape{0, 3});
+  const int parts = GENERATE(1, 2, 4);
+  CAPTURE(shape.ToString(), parts);
   const OpCase test{.op = op::BiasAddGrad,
                     .inputs = {RandomTensor(shape, 4)},
-                    .build = [](absl::Span<const Value> in) { return std::vector<Value>{BiasAddGrad(in[0])}; },
+                    .build =
+                        [=](absl::Span<const Value> in) {
+                          in[0].graph()->set_batch_parts(parts);
+                          return std::vector<Value>{BiasAddGrad(in[0])};
+                        },
                     .reference =
                         [=](const std::vector<Doubles>& in) {
                           Doubles sum(shape.dim(-1), 0);
