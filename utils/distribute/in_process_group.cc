@@ -100,7 +100,7 @@ InProcessGroup::~InProcessGroup() = default;
 
 compute::Communicator& InProcessGroup::communicator(int rank) { return *members_[rank]; }
 
-void InProcessGroup::Abort() {
+void InProcessGroup::Abort(const absl::Status& cause) {
   const std::lock_guard<std::mutex> lock(mutex_);
   aborted_ = true;
   summer_->Abort();

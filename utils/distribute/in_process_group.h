@@ -52,7 +52,7 @@ class InProcessGroup : public compute::CommunicatorGroup {
   ~InProcessGroup() override;
 
   compute::Communicator& communicator(int rank) override;
-  void Abort() override;
+  void Abort(const absl::Status& cause) override;
   absl::Status Reset() override;
 
  private:

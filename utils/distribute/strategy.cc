@@ -1,6 +1,7 @@
 #include "utils/distribute/strategy.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <iterator>
 #include <new>
@@ -19,6 +20,7 @@
 #include "utils/distribute/result_bytes.h"
 #include "utils/distribute/worker_summer.h"
 #include "utils/logs/log.h"
+#include "utils/misc/exit_code.h"
 
 namespace official::distribute {
 namespace {
@@ -193,6 +195,14 @@ std::function<void(const std::string& text)> LogOnce() {
   };
 }
 
+// The default of StrategyOptions::end_process. Of several threads the first one ends the process; the others stay here.
+void LogAndExit(const absl::Status& error) {
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  LOG(ERROR) << error.message();
+  std::_Exit(misc::ExitCode(error));
+}
+
 }  // namespace
 
 // A thread that runs one function at a time.
@@ -292,6 +302,7 @@ absl::Status Strategy::MakeDevices(const StrategyOptions& options) {
                                           .allow_tf32 = options.allow_tf32}));
     device->set_recordings(options.recordings);
     device->set_warn(warn);
+    device->set_end_process(options.end_process ? options.end_process : LogAndExit);
     devices_.push_back(std::move(device));
   }
   return absl::OkStatus();
@@ -375,7 +386,7 @@ void Strategy::Report(const absl::Status& status) {
     first_error_ = status;
   }
   if (!absl::IsCancelled(status)) Fail(status.message());
-  group_->Abort();
+  group_->Abort(status);
 }
 
 absl::Status Strategy::RunOnThreads(absl::FunctionRef<absl::Status(int replica)> f) {

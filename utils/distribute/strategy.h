@@ -61,6 +61,9 @@ struct StrategyOptions {
   std::optional<int> num_packs = {};
   // A device that has waited this long for the others' gradients ends the step.
   std::chrono::seconds all_reduce_timeout = std::chrono::minutes(10);
+  // Ends the process where something waits for sums that NCCL does not end after an error, which this is called with,
+  // on any thread; null: with the error in the log and its exit status (misc::ExitCode).
+  std::function<void(const absl::Status& error)> end_process = nullptr;
   bool allow_tf32 = false;  // on GPUs: float32 matrix products and convolutions may be computed in TF32
   compute::Recordings recordings = compute::Recordings::kMust;  // on GPUs: CUDA graphs
 };

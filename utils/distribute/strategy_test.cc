@@ -367,7 +367,7 @@ TEST_CASE("NCCL sums over the GPUs that there are") {
   CHECK(cuda.all_reduce->name == "nccl");
   const auto group = cuda.all_reduce->make_group(Pointers(devices), std::chrono::minutes(1), std::nullopt).value();
   CheckSums(*group, Pointers(devices));
-  group->Abort();
+  group->Abort(absl::InternalError("ill"));
   CHECK(absl::IsFailedPrecondition(group->Reset()));
 }
 
@@ -674,7 +674,7 @@ struct Trained {
                                                  graph.Constant(compute::testing::RandomTensor({4, 3}, 1)), {5, 3});
     }
     const Value rate = graph.Constant(Tensor::Scalar(0.1f));
-    roots = {{g}, {}, adam ? Adam(rate, pairs, {.lazy = true}) : Momentum(rate, pairs, {})};
+    roots = {{g}, {}, adam ? Adam(rate, pairs, {}) : Momentum(rate, pairs, {})};
     roots.targets.insert(roots.targets.begin(), finite.node());
     REQUIRE(graph.status().ok());
   }
@@ -741,7 +741,7 @@ TEST_CASE("A device that never answers is named when the deadline has passed, an
   const absl::Status late = group.communicator(1).AllTrue(true).status();
   CHECK(absl::IsDeadlineExceeded(late));
   CHECK_THAT(std::string(late.message()), Contains("replica 1 has waited 1 s for replica 0, 2 to be ready"));
-  group.Abort();
+  group.Abort(absl::InternalError("ill"));
   CHECK(absl::IsCancelled(group.communicator(0).AllTrue(true).status()));
   REQUIRE(group.Reset().ok());
   std::vector<std::thread> threads;

@@ -200,7 +200,7 @@ TEST_CASE("A worker that fails ends the sums of all") {
   const auto groups = GroupsOf(split, exchanges);
   std::vector<absl::Status> statuses(4);
   OnAll(split, [&](int w, int r) {
-    if (w == 1) return groups[1]->Abort();
+    if (w == 1) return groups[1]->Abort(absl::InternalError("ill"));
     std::vector<float> numbers = Packs(r, 0);
     statuses[r] = SumPacks(groups[w]->communicator(0), numbers);
   });

@@ -19,7 +19,8 @@ struct PerformanceConfig {
   bool use_synthetic_data = false;
   bool describe_plan = false;
   std::optional<std::string> profile;      // "100:120", as ParseProfile reads it
-  std::optional<int64_t> max_train_steps;  // the total of all runs in model_dir; also limits an evaluation
+  std::optional<int64_t> max_train_steps;  // the total of all runs in model_dir; limits evaluations, too, where
+                                           // SessionOptions::evaluates_all is false
   // off, default, one_device, mirrored, central_storage, multi_worker_mirrored, collective_all_reduce,
   // parameter_server, tpu
   std::string distribution_strategy = "default";

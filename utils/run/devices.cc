@@ -12,6 +12,7 @@
 #include "utils/logs/log.h"
 #include "utils/misc/distribution_utils.h"
 #include "utils/misc/gpu_count.h"
+#include "utils/run/end_process.h"
 #include "utils/run/pjrt_plugin.h"
 #include "utils/run/server_flags.h"
 #include "utils/run/usable_gpus.h"
@@ -161,7 +162,8 @@ bool KeepsVariablesOnHost(const Devices& devices) {
 }
 
 absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices,
-                                                                   distribute::Exchange* exchange) {
+                                                                   distribute::Exchange* exchange,
+                                                                   const std::function<void()>& before_end) {
   distribute::StrategyOptions options = {
       .name = devices.strategy,
       .device_kind = devices.kind,
@@ -171,6 +173,8 @@ absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config&
       .all_reduce_alg = config.performance.all_reduce_alg,
       .num_packs = config.performance.num_packs,
       .all_reduce_timeout = std::chrono::seconds(config.performance.all_reduce_timeout_secs),
+      .end_process = [program = config.program,
+                      before_end](const absl::Status& error) { EndProcess(program, error, before_end); },
       .allow_tf32 = config.performance.tf32,
       .recordings = config.performance.cuda_graphs};
   if (exchange != nullptr && devices.num_servers > 0) {

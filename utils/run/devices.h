@@ -1,6 +1,7 @@
 // The devices of a run, by its flags and what the machine has.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,8 +45,10 @@ bool KeepsVariablesOnHost(const Devices& devices);
 absl::StatusOr<Devices> ReplicasFor(const Config& config, int num_workers, int num_servers = 0);
 
 // Returns the strategy of this process: with an exchange, which must outlive it, that of a worker with its part of the
-// replicas, or of a parameter server.
-absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(const Config& config, const Devices& devices,
-                                                                   distribute::Exchange* exchange = nullptr);
+// replicas, or of a parameter server. `before_end` is that of EndProcess, with which the strategy ends the process
+// where GPUs hang.
+absl::StatusOr<std::unique_ptr<distribute::Strategy>> MakeStrategy(
+    const Config& config, const Devices& devices, distribute::Exchange* exchange = nullptr,
+    const std::function<void()>& before_end = [] {});
 
 }  // namespace official::run

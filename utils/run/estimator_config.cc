@@ -66,4 +66,8 @@ train::EpochSize EpochOf(const Config& config, const Input& input, int batches_p
   return epoch;
 }
 
+std::optional<int64_t> MaxEvalBatches(const Config& config, const SessionOptions& options) {
+  return options.evaluates_all ? std::nullopt : config.performance.max_train_steps;
+}
+
 }  // namespace official::run

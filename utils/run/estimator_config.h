@@ -1,6 +1,9 @@
-// EstimatorConfigOf, ScheduleOf, EpochOf: what the flags and the input of a run say to utils/train, the same for a run,
-// its rehearsal and a prediction. CheckExports.
+// EstimatorConfigOf, ScheduleOf, EpochOf, MaxEvalBatches: what the flags and the input of a run say to utils/train, the
+// same for a run, its rehearsal and a prediction. CheckExports.
 #pragma once
+
+#include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "utils/run/config.h"
@@ -23,6 +26,9 @@ train::Schedule ScheduleOf(const Config& config, const SessionOptions& options);
 
 // `batches_per_step`: BatchesPerStep (cluster.h).
 train::EpochSize EpochOf(const Config& config, const Input& input, int batches_per_step);
+
+// Returns the largest number of batches that an evaluation reads; unset: all that there are.
+std::optional<int64_t> MaxEvalBatches(const Config& config, const SessionOptions& options);
 
 // Returns InvalidArgument for a flag that needs SessionOptions::serving_graph in a program that has none.
 absl::Status CheckExports(const Config& config, const SessionOptions& options);

@@ -134,7 +134,7 @@ class Trial {
       }
       ASSIGN_OR_RETURN(time.step_seconds, TryTraining());
     }
-    ASSIGN_OR_RETURN(time.evaluation_seconds, TryEvaluation());
+    ASSIGN_OR_RETURN(time.evaluation_seconds, TryEvaluation(options));
     TellTime(time);
     Tell("end", "all checks passed; nothing was written to --model_dir");
     return absl::OkStatus();
@@ -351,7 +351,7 @@ class Trial {
 
   // Returns the seconds of an evaluation when all is prepared, as if all its batches took as long as the first; nothing
   // if the number of examples is not known.
-  absl::StatusOr<std::optional<double>> TryEvaluation() {
+  absl::StatusOr<std::optional<double>> TryEvaluation(const SessionOptions& options) {
     ASSIGN_OR_RETURN(const data::BatchSourcePtr source, input_.eval(estimator_->held_rows(train::Mode::kEval)));
     ASSIGN_OR_RETURN(std::optional<data::Batch> batch, source->Next());
     if (!batch) return absl::DataLossError(absl::StrCat("the evaluation data (", input_.dataset, ") have no batch"));
@@ -365,7 +365,7 @@ class Trial {
     const std::optional<int64_t> examples = source->num_examples();
     if (!examples) return std::nullopt;
     const double batches = std::ceil(static_cast<double>(*examples) / static_cast<double>(first.batch.num_examples));
-    const auto limit = static_cast<double>(config_.performance.max_train_steps.value_or(data::kEndless));
+    const auto limit = static_cast<double>(MaxEvalBatches(config_, options).value_or(data::kEndless));
     return std::min(batches, limit) * seconds;
   }
 

@@ -70,7 +70,8 @@ std::string Outcome(const absl::Status& status, bool passed_stop_threshold, bool
 
 // Logs the flags that let the results of --eval_only differ from those of the training's evaluations.
 void LogChangedEvaluation(const SessionOptions& options, const train::Estimator& estimator) {
-  std::vector<std::string> names = {"data_dir", "use_synthetic_data", "dtype", "ema_decay"};
+  std::vector<std::string> names = {"data_dir", "use_synthetic_data", "overfit_batches", "dtype", "ema_decay"};
+  if (!options.evaluates_all) names.push_back("max_train_steps");
   names.insert(names.end(), options.evaluation_flags.begin(), options.evaluation_flags.end());
   estimator.LogChangedFlags(names);
 }
@@ -116,11 +117,8 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Open(const Config& config, std
   if (!taken.ok() && session->exchange_ != nullptr) session->exchange_->Fail(taken.message());
   RETURN_IF_ERROR(taken);
   if (session->exchange_ != nullptr) {
-    const auto begin_again = [&session = *session] {
-      session.BeginAgainIfWanted();
-      misc::RestartIfRequested();
-    };
-    session->loss_watch_.emplace(*session->exchange_, config.program, begin_again);
+    session->loss_watch_.emplace(*session->exchange_, config.program,
+                                 [&session = *session] { session.BeginAgainAtOnce(); });
   }
   return session;
 }
@@ -228,7 +226,8 @@ absl::Status Session::MakeEstimator(train::Model model) {
                           .timeout = std::chrono::seconds(config_.performance.all_reduce_timeout_secs)});
   }
   ASSIGN_OR_RETURN(auto strategy,
-                   MakeStrategy(config_, devices_, host_server_ ? &host_server_->exchange() : exchange_.get()));
+                   MakeStrategy(config_, devices_, host_server_ ? &host_server_->exchange() : exchange_.get(),
+                                [this] { BeginAgainAtOnce(); }));
   ASSIGN_OR_RETURN(estimator_, train::Estimator::Create(std::move(model), estimator_config, std::move(strategy)));
   return absl::OkStatus();
 }
@@ -268,9 +267,9 @@ absl::StatusOr<double> Session::FromChief(double own) const {
 absl::Status Session::CompareData() {
   // The servers compare those of a worker that comes back.
   if (exchange_->incarnation() > 0) return absl::OkStatus();
-  const bool evaluates = cluster_.num_servers == 0 && !leaves_evaluations();
+  const bool all_evaluate = cluster_.num_servers == 0 && evaluates();
   const absl::Status same =
-      CheckSame(*exchange_, "the data set", DescribeData(input_, evaluates), "give all workers the same data");
+      CheckSame(*exchange_, "the data set", DescribeData(input_, all_evaluate), "give all workers the same data");
   others_know_end_ = absl::IsInvalidArgument(same);  // all are told of a difference
   return same;
 }
@@ -307,11 +306,15 @@ absl::Status Session::BeginTraining() {
   return records_->Begin(config_, options_, input_, devices_, schedule_, epoch, estimator_->state());
 }
 
-bool Session::EvaluationIsDue() const {
-  if (leaves_evaluations()) return false;
-  if (follower_) return !train::IsEvaluated(estimator_->state());
+bool Session::evaluates() const {
+  if (follower_) return true;
   // Where workers do not train in step, the chief evaluates.
-  if (cluster_.num_servers > 0 && !is_chief()) return false;
+  return !leaves_evaluations() && (cluster_.num_servers == 0 || is_chief());
+}
+
+bool Session::EvaluationIsDue() const {
+  if (!evaluates()) return false;
+  if (follower_) return !train::IsEvaluated(estimator_->state());
   return config_.base.eval_only || train::EvaluationIsDue(schedule_, estimator_->state());
 }
 
@@ -384,7 +387,7 @@ absl::StatusOr<train::EvalResults> Session::Evaluate() {
   const int64_t epoch = train::LastEpoch(estimator_->state());
   for (const auto& hook : records_->hooks()) RETURN_IF_ERROR(hook->BeginEvaluation(epoch));
   const auto eval_input = [&](data::Position) { return input_.eval(estimator_->held_rows(train::Mode::kEval)); };
-  absl::StatusOr<train::EvalResults> results = estimator_->Evaluate(eval_input, config_.performance.max_train_steps);
+  absl::StatusOr<train::EvalResults> results = estimator_->Evaluate(eval_input, MaxEvalBatches(config_, options_));
   others_know_end_ = absl::IsCancelled(results.status());
   if (!results.ok() && host_server_) return host_server_->End(results.status());
   return results;
@@ -475,6 +478,8 @@ Session::~Session() {
   // The others wait for a worker whose program ends on its own error, outside of training.
   if (!others_know_end_ && exchange_ != nullptr) exchange_->Fail("its own log says why");
   BeginAgainIfWanted();
+  // That is decided. BeginAgainAtOnce may still be called, and must not ask an estimator that is being destroyed.
+  ended_ = true;
 }
 
 void Session::BeginAgainIfWanted() {
@@ -485,6 +490,11 @@ void Session::BeginAgainIfWanted() {
   if (!next) return;
   std::this_thread::sleep_for(std::chrono::seconds(std::clamp(next->in_vain - 2, 0, 10)));
   misc::RequestRestart(kRestartVariable, ValueOf(*next));
+}
+
+void Session::BeginAgainAtOnce() {
+  BeginAgainIfWanted();
+  misc::RestartIfRequested();
 }
 
 absl::Status Session::Export(const std::map<std::string, std::string>& extra_files) const {

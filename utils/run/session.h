@@ -74,6 +74,7 @@ struct SessionOptions {
   bool records_replica_batch = false;  // true: the batch_size of the run record is that of one device
   // A checkpoint or directory that a new run takes the model's variables from, where they fit (--fine_tune).
   std::optional<std::string> fine_tune = std::nullopt;
+  bool evaluates_all = false;  // true: --max_train_steps does not limit evaluations
   // The names of the results of an evaluation, sorted, but for global_step; empty: they are known after the first.
   std::vector<std::string> metrics = {};
   // The program's own flags that decide the results of an evaluation: --eval_only logs those of them that differ from
@@ -101,6 +102,8 @@ class Session {
   std::string evaluation_dir() const { return is_chief() || follower_ ? config_.train.model_dir : ""; }
   // True for a process that trains nothing.
   bool only_evaluates() const { return config_.base.eval_only || follower_; }
+  // True for a process that computes evaluations, its own or its part of those of all workers.
+  bool evaluates() const;
 
   // Takes the batch size of `chosen`, in place of that of Open, which was left to be chosen; before Begin.
   void SetBatchSize(const Config& chosen);
@@ -170,6 +173,9 @@ class Session {
   absl::Status Finish(const absl::Status& status);
   // Asks for this process to begin again, if workers are missing now, or others wait to take part.
   void BeginAgainIfWanted();
+  // The same where this process ends at once (EndProcess), on any thread, while that of this session waits: it begins
+  // again then, or the function returns.
+  void BeginAgainAtOnce();
 
   Config config_;
   std::ostream& results_;
@@ -191,7 +197,7 @@ class Session {
   std::optional<misc::StopSignals> signals_;
   bool running_ = false;  // from the beginning of the training or the evaluation to its end
   bool reported_ = false;
-  bool ended_ = false;            // in order
+  bool ended_ = false;            // in order, or the session is being destroyed
   int64_t first_step_ = 0;        // of this process
   bool others_know_end_ = false;  // true: other workers wait for nothing any more, or know why
   bool passed_stop_threshold_ = false;

@@ -9,7 +9,8 @@
 namespace official::run {
 
 // Returns the GPUs that this process sees and that the CUDA backend, which this loads, can use; a warning says of each
-// of the others, or of all, why not. Without a driver the backend is not loaded.
+// of the others, or of all, why not. Without a driver the backend is not loaded. Where several GPUs will sum together,
+// misc::LoadKernelsAtOnce is to be called before.
 misc::VisibleGpus UsableGpus();
 
 // Returns the versions of the libraries that devices of a kind compute with, for a log line behind their names: " with

@@ -135,17 +135,18 @@ absl::StatusOr<std::shared_ptr<void>> CudaDevice::Allocate(int64_t bytes) {
 }
 
 absl::Status CudaDevice::StatusOf(cudaError_t error, absl::string_view call) {
-  if (error != cudaSuccess && communicator() != nullptr) communicator()->DeviceFailed();
-  return CudaStatus(error, call);
+  const absl::Status status = CudaStatus(error, call);
+  if (!status.ok() && communicator() != nullptr) communicator()->DeviceFailed(status);
+  return status;
 }
 
 absl::Status CudaDevice::Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  for (;;) {
+  for (bool begins = true;; begins = false) {
     const cudaError_t state = query();
     if (state != cudaErrorNotReady) return StatusOf(state, what);
-    if (communicator() != nullptr) RETURN_IF_ERROR(communicator()->CheckWait());
+    if (communicator() != nullptr) RETURN_IF_ERROR(communicator()->CheckWait(begins));
     if (Clock::now() - start < std::chrono::milliseconds(1)) {
       std::this_thread::yield();
     } else {
@@ -154,10 +155,10 @@ absl::Status CudaDevice::Wait(absl::FunctionRef<cudaError_t()> query, absl::stri
   }
 }
 
-void CudaDevice::WaitToFree(absl::FunctionRef<cudaError_t()> query) {
+void CudaDevice::WaitToFree(absl::FunctionRef<cudaError_t()> query, absl::string_view what) {
   MakeCurrent();
   // A communicator that gives up ends the work on the device, but not at once.
-  if (!Wait(query, "").ok()) Wait(query, "").IgnoreError();
+  if (!Wait(query, what).ok()) Wait(query, what).IgnoreError();
 }
 
 absl::StatusOr<CudaDevice::Staging*> CudaDevice::FreeStaging() {
@@ -249,7 +250,7 @@ class CudaDevice::Feeds : public FeedBuffers {
   }
   ~Feeds() override {
     if (device_.communicator() == nullptr) return;
-    device_.WaitToFree([&] { return cudaStreamQuery(device_.stream()); });
+    device_.WaitToFree([&] { return cudaStreamQuery(device_.stream()); }, "cudaStreamQuery");
   }
   absl::Status Init() {
     ASSIGN_OR_RETURN(memory_, device_.Allocate(3 * total_));
@@ -303,7 +304,7 @@ class CudaDevice::PinnedBuffer : public HostBuffer {
  public:
   PinnedBuffer(CudaDevice& device, int64_t bytes) : device_(device), bytes_(bytes) {}
   ~PinnedBuffer() override {
-    if (pending_) device_.WaitToFree([&] { return cudaEventQuery(copied_.get()); });
+    if (pending_) device_.WaitToFree([&] { return cudaEventQuery(copied_.get()); }, "cudaEventQuery");
     cudaFreeHost(report_);
   }
   absl::Status Init() {

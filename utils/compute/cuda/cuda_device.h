@@ -96,11 +96,12 @@ class CudaDevice : public Device {
   // Returns the status of a call that fails when the device has failed, of which it then tells the communicator.
   absl::Status StatusOf(cudaError_t error, absl::string_view call);
   // Returns when query() no longer says cudaErrorNotReady, or with the communicator's error if it gives up first.
+  // `what` names the call in query() in its error.
   absl::Status Wait(absl::FunctionRef<cudaError_t()> query, absl::string_view what);
   // Returns when query() no longer says cudaErrorNotReady, which it does while the device may use memory that is to be
   // freed. The calls that free it wait as well, but for ever if the device waits for sums that no longer come: they do
   // not ask the communicator.
-  void WaitToFree(absl::FunctionRef<cudaError_t()> query);
+  void WaitToFree(absl::FunctionRef<cudaError_t()> query, absl::string_view what);
 
   const int ordinal_;
   const std::string name_;

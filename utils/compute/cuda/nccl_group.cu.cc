@@ -95,11 +95,12 @@ class NcclGroup::Member : public Communicator {
   absl::Status WaitForCall(Clock::time_point give_up, absl::string_view call);
   // Ends what runs on the device, too.
   void Abort();
+  const Device& device() const { return device_; }
 
   absl::Status Start(absl::Span<const Buffer> pack) override;
   absl::Status Finish() override;
-  absl::Status CheckWait() override;
-  void DeviceFailed() override { group_.Abort(); }
+  absl::Status CheckWait(bool begins) override;
+  void DeviceFailed(const absl::Status& error) override { group_.Abort(error); }
   bool can_be_recorded() const override { return true; }
 
  private:
@@ -117,9 +118,9 @@ class NcclGroup::Member : public Communicator {
   CudaStream stream_;
   CudaEvent given_;   // on the device's stream: what is summed next is final
   CudaEvent summed_;  // on stream_: all sums are made
-  // Of the device's thread: how long it has seen the device wait for sums.
+  // Of the device's thread: how long it has seen the device wait for sums, and, after an Abort, not come to an end.
   Clock::time_point last_check_ = Clock::now();
-  Clock::duration waited_{0};
+  Clock::duration waited_{0}, waited_for_end_{0};
   uint64_t waited_for_ = 0;  // the step
 };
 
@@ -205,25 +206,30 @@ absl::Status NcclGroup::Member::Finish() {
   return LaunchStatus("CountUp");
 }
 
-absl::Status NcclGroup::Member::CheckWait() {
-  absl::Status nccl_error;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    // What still runs after an Abort ends by itself.
-    if (group_.aborted_ || comm_ == nullptr) return absl::OkStatus();
-    nccl_error.Update(IsDone("ncclAllReduce").status());
-  }
-  absl::Status status = nccl_error.ok() ? group_.CheckOtherProcesses() : group_.CauseOf(nccl_error);
-  if (!status.ok()) {
-    group_.Abort();  // or the device would wait on for what does not come any more
-    return status;
-  }
-  const Progress* const all = group_.progress_;
-  const uint64_t given = all[rank_].given;
+absl::Status NcclGroup::Member::CheckWait(bool begins) {
   const Clock::time_point now = Clock::now();
   // In slices, so that a process that was stopped for a while does not give up.
   const Clock::duration slice =
       std::min<Clock::duration>(now - std::exchange(last_check_, now), std::chrono::seconds(1));
+  if (group_.aborted_) {
+    // What still runs ends by itself, unless NCCL or the GPU hangs. Time in which nobody waited does not count.
+    waited_for_end_ = begins ? Clock::duration(0) : waited_for_end_ + slice;
+    if (waited_for_end_ >= group_.deadline_) group_.EndProcess();
+    return absl::OkStatus();
+  }
+  absl::Status nccl_error;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (comm_ == nullptr) return absl::OkStatus();
+    nccl_error.Update(IsDone("ncclAllReduce").status());
+  }
+  const absl::Status status = nccl_error.ok() ? group_.CheckOtherProcesses() : group_.CauseOf(nccl_error);
+  if (!status.ok()) {
+    group_.Abort(status);  // or the device would wait on for what does not come any more
+    return status;
+  }
+  const Progress* const all = group_.progress_;
+  const uint64_t given = all[rank_].given;
   const bool waits = all[rank_].summed < given;
   waited_ = waits && std::exchange(waited_for_, given) == given ? waited_ + slice : Clock::duration(0);
   if (waited_ < group_.deadline_) return absl::OkStatus();
@@ -234,17 +240,24 @@ absl::Status NcclGroup::Member::CheckWait() {
   const std::string what = missing.empty()
                                ? "NCCL to add gradients; NCCL_DEBUG=INFO in the environment shows where it stands"
                                : absl::StrCat("the gradients of replica ", absl::StrJoin(missing, ", "));
-  group_.Abort();  // or nobody could wait for the devices any more, not even to end
-  return absl::DeadlineExceededError(absl::StrCat("replica ", group_.WorldRank(rank_), " has waited ",
-                                                  group_.deadline_.count(), " s for ", what,
-                                                  "; --all_reduce_timeout_secs sets how long it may"));
+  const absl::Status late = absl::DeadlineExceededError(
+      absl::StrCat("replica ", group_.WorldRank(rank_), " has waited ", group_.deadline_.count(), " s for ", what,
+                   "; --all_reduce_timeout_secs sets how long it may"));
+  group_.Abort(late);  // or nobody could wait for the devices any more, not even to end
+  return late;
 }
 
 NcclGroup::NcclGroup(std::chrono::seconds deadline, const std::optional<WorldRanks>& world)
     : deadline_(deadline), world_(world) {}
 
 NcclGroup::~NcclGroup() {
-  if (aborter_.joinable()) aborter_.join();
+  if (aborter_.joinable()) {
+    const std::future<void> ended = aborts_ended_.get_future();
+    for (std::chrono::seconds waited{0}; ended.wait_for(std::chrono::seconds(1)) == std::future_status::timeout;) {
+      if (++waited == deadline_) EndProcess();
+    }
+    aborter_.join();
+  }
   members_.clear();
   cudaFreeHost(progress_);
 }
@@ -257,8 +270,9 @@ absl::StatusOr<std::unique_ptr<CommunicatorGroup>> NcclGroup::Make(absl::Span<De
   const absl::Status status = group->Init(devices);
   devices[0]->MakeCurrent();
   if (status.ok()) return group;
-  group->Abort();
-  return absl::Status(status.code(), absl::StrCat("the GPUs cannot be connected: ", status.message()));
+  const absl::Status error(status.code(), absl::StrCat("the GPUs cannot be connected: ", status.message()));
+  group->Abort(error);
+  return error;
 }
 
 // NCCL sees the connections of a process that dies break before the exchange does, or just after.
@@ -318,11 +332,21 @@ Communicator& NcclGroup::communicator(int rank) { return *members_[rank]; }
 
 // ncclCommAbort ends the devices' work at once, but does not return before the recordings that hold the communicators
 // are gone, which may be those of the thread that calls this.
-void NcclGroup::Abort() {
-  if (aborted_.exchange(true)) return;
+void NcclGroup::Abort(const absl::Status& cause) {
+  const std::lock_guard<std::mutex> lock(abort_mutex_);
+  if (aborted_) return;
+  cause_ = cause;
+  aborted_ = true;
   aborter_ = std::thread([this] {
     for (const auto& member : members_) member->Abort();
+    aborts_ended_.set_value();
   });
+}
+
+void NcclGroup::EndProcess() const {
+  members_[0]->device().EndProcess(absl::Status(
+      cause_.code(), absl::StrCat(cause_.message(), "; the process ends here, since NCCL has not ended its work for ",
+                                  deadline_.count(), " s after that")));
 }
 
 // Recorded programs hold the communicators that were aborted.

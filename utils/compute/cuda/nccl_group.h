@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -21,7 +23,8 @@ namespace official::compute {
 class NcclGroup : public CommunicatorGroup {
  public:
   // See AllReduceAlgorithm in device.h. The order of the sums is NCCL's choice. After an Abort the group cannot be used
-  // again.
+  // again. A wait for a device, or that of the destructor, that NCCL then does not end within the deadline ends the
+  // process (Device::EndProcess), with the cause.
   static absl::StatusOr<std::unique_ptr<CommunicatorGroup>> Make(absl::Span<Device* const> devices,
                                                                  std::chrono::seconds deadline,
                                                                  const std::optional<WorldRanks>& world);
@@ -30,7 +33,7 @@ class NcclGroup : public CommunicatorGroup {
   ~NcclGroup() override;
 
   Communicator& communicator(int rank) override;
-  void Abort() override;
+  void Abort(const absl::Status& cause) override;
   absl::Status Reset() override;
 
  private:
@@ -46,13 +49,18 @@ class NcclGroup : public CommunicatorGroup {
   // Returns the cause of an error of NCCL: that another process has failed or is lost, if this becomes known within a
   // second, else the error itself. OK stays OK.
   absl::Status CauseOf(const absl::Status& nccl_error) const;
+  // Ends the process after an Abort, or does nothing if nobody has said how.
+  void EndProcess() const;
 
   const std::chrono::seconds deadline_;
   const std::optional<WorldRanks> world_;
   Progress* progress_ = nullptr;  // indexed by rank
   std::vector<std::unique_ptr<Member>> members_;
+  std::mutex abort_mutex_;
+  absl::Status cause_;  // of the Abort; not changed after it
   std::atomic<bool> aborted_ = false;
   std::thread aborter_;
+  std::promise<void> aborts_ended_;
 };
 
 }  // namespace official::compute

@@ -29,6 +29,7 @@ namespace official::compute {
 namespace {
 
 using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 constexpr std::chrono::minutes kDeadline(1);
 
@@ -55,7 +56,7 @@ struct Gpu {
 
 // Two processes with a GPU each. `check` is WorldRanks::check of the first.
 struct TwoProcesses {
-  explicit TwoProcesses(const std::function<absl::Status()>& check) {
+  explicit TwoProcesses(const std::function<absl::Status()>& check, std::chrono::seconds deadline = kDeadline) {
     std::promise<std::string> id;
     std::thread process([&] {
       const auto from_first = [&](const absl::StatusOr<std::string>&) { return id.get_future().get(); };
@@ -65,7 +66,7 @@ struct TwoProcesses {
       id.set_value(*own);
       return own;
     };
-    group = NcclGroup::Make({&gpu.device}, kDeadline, WorldRanks{0, 2, from_first, check}).value();
+    group = NcclGroup::Make({&gpu.device}, deadline, WorldRanks{0, 2, from_first, check}).value();
     process.join();
     gpu.device.set_communicator(&group->communicator(0));
   }
@@ -97,6 +98,44 @@ TEST_CASE("Memory that a device uses can be freed when the sums that it waits fo
   CHECK(gpu.device.Synchronize().ok());
 }
 
+TEST_CASE("The error of a GPU, seen where memory is freed, is told with the call that saw it") {
+  std::optional<absl::Status> error;
+  std::string call;
+  {
+    TwoProcesses processes(absl::OkStatus, /*deadline=*/std::chrono::seconds(3));
+    Gpu& gpu = processes.gpu;
+    gpu.device.set_end_process([&](const absl::Status& status) {
+      error = status;
+      cuda_emulation::HoldAborts(false);
+    });
+    std::unique_ptr<FeedBuffers> feeds = gpu.device.MakeFeedBuffers(std::vector<int64_t>{4}).value();
+    std::unique_ptr<HostBuffer> value = gpu.device.MakeHostBuffer(4).value();
+    std::atomic<bool> fails = false;  // what the device does before the copy
+    const auto work = [&] { return fails ? std::optional<std::string>("a kernel has failed") : std::nullopt; };
+    REQUIRE(cuda_emulation::GiveWaitingWork(gpu.device.stream(), work) == cudaSuccess);
+    REQUIRE(value->StartCopy(gpu.data.get()).ok());
+    cuda_emulation::HoldAborts(true);
+    fails = true;
+    SECTION("That of feeds") {
+      feeds.reset();
+      call = "cudaStreamQuery";
+    }
+    SECTION("That of a value") {
+      value.reset();
+      call = "cudaEventQuery";
+    }
+    // Both ask the group, which tells the error when its own end takes too long.
+    feeds.reset();
+    value.reset();
+    processes.group.reset();
+    cuda_emulation::HoldAborts(false);
+  }
+  cudaSetDevice(0);
+  CHECK(cuda_emulation::TakeError() == "a kernel has failed");
+  REQUIRE(error);
+  CHECK_THAT(std::string(error->message()), StartsWith(call + ": a kernel has failed"));
+}
+
 TEST_CASE("An error of NCCL while GPUs connect, whose cause is a lost process, is told as that loss") {
   SlowExchange exchange;
   Gpu gpu(0);
@@ -124,7 +163,7 @@ TEST_CASE("An error of NCCL in training, whose cause is a lost process, is told 
   }
   SECTION("At the next sum") {
     CHECK(gpu.GiveSum() == lost);
-    processes.group->Abort();  // as Strategy does
+    processes.group->Abort(lost);  // as Strategy does
   }
 }
 
@@ -137,6 +176,47 @@ TEST_CASE("An error of NCCL without such a cause is told, and ends the wait of t
   CHECK(absl::IsInternal(status));
   CHECK_THAT(std::string(status.message()), Contains("ncclAllReduce: remote process exited"));
   CHECK(gpu.device.Synchronize().ok());
+}
+
+TEST_CASE("A wait that NCCL does not end ends the process, with the error that led to it") {
+  std::optional<absl::Status> error;
+  TwoProcesses processes(absl::OkStatus, /*deadline=*/std::chrono::seconds(3));
+  Gpu& gpu = processes.gpu;
+  gpu.device.set_end_process([&](const absl::Status& status) {
+    error = status;
+    cuda_emulation::HoldAborts(false);
+  });
+  REQUIRE(gpu.GiveSum().ok());
+  cuda_emulation::HoldAborts(true);
+  processes.group->Abort(absl::CancelledError("worker 1 is lost"));
+  SECTION("That for a device") { gpu.device.Synchronize().IgnoreError(); }
+  SECTION("That of the destructor, not the time before it") {
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    CHECK_FALSE(error);
+    processes.group.reset();
+  }
+  cuda_emulation::HoldAborts(false);
+  REQUIRE(error);
+  CHECK(*error == absl::CancelledError(
+                      "worker 1 is lost; the process ends here, since NCCL has not ended its work for 3 s after that"));
+}
+
+TEST_CASE("Of the time after an error only that of a wait counts, and of each wait by itself") {
+  std::optional<absl::Status> error;
+  TwoProcesses processes(absl::OkStatus, /*deadline=*/std::chrono::seconds(3));
+  Gpu& gpu = processes.gpu;
+  gpu.device.set_end_process([&](const absl::Status& status) { error = status; });
+  REQUIRE(gpu.GiveSum().ok());
+  cuda_emulation::HoldAborts(true);
+  processes.group->Abort(absl::CancelledError("worker 1 is lost"));
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  std::thread soon([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    cuda_emulation::HoldAborts(false);
+  });
+  CHECK(gpu.device.Synchronize().ok());
+  soon.join();
+  CHECK_FALSE(error);
 }
 
 TEST_CASE("The error of a GPU ends the waits of the others of its process") {

@@ -98,6 +98,12 @@ void __tsan_atomic8_store(volatile uint8_t* p, uint8_t v, int) { __atomic_store_
 uint8_t __tsan_atomic8_exchange(volatile uint8_t* p, uint8_t v, int) {
   return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
 }
+uint32_t __tsan_atomic32_exchange(volatile uint32_t* p, uint32_t v, int) {
+  return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+}
+uint32_t __tsan_atomic32_fetch_or(volatile uint32_t* p, uint32_t v, int) {
+  return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST);
+}
 uint32_t __tsan_atomic32_fetch_add(volatile uint32_t* p, uint32_t v, int) {
   return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
 }

@@ -5,6 +5,7 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -67,6 +68,7 @@ struct PendingSum {
 };
 
 std::mutex mutex;  // of all that follows, and of all communicators; taken after the runtime's
+std::atomic<bool> aborts_are_held = false;
 std::map<std::string, std::shared_ptr<Clique>>& Cliques() {
   static auto* const cliques = new std::map<std::string, std::shared_ptr<Clique>>;
   return *cliques;
@@ -199,6 +201,8 @@ void official::compute::cuda_emulation::FailCommunicators(int rank, ncclResult_t
   }
 }
 
+void official::compute::cuda_emulation::HoldAborts(bool hold) { aborts_are_held = hold; }
+
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH);
   return ncclSuccess;
@@ -287,7 +291,10 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommAbort(ncclComm_t comm) { return Free(comm, /*abort=*/true); }
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  while (aborts_are_held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return Free(comm, /*abort=*/true);
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return Free(comm, /*abort=*/false); }
 
 ncclResult_t ncclGroupStart() {

@@ -130,7 +130,7 @@ class Graph {
   Value Constant(Tensor value);
 
   // Adds a node of the registered op `op`. Returns nullptr (and sets status()) if the op is unknown, an input is
-  // invalid or the inputs do not fit the op.
+  // invalid, the inputs do not fit the op, or a size of a result would be below 0 or its bytes beyond int64.
   Node* AddNode(OpName op, absl::Span<const Value> inputs, Attrs attrs = {}, absl::string_view name = "");
 
   const absl::Status& status() const { return status_; }

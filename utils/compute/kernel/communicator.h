@@ -31,12 +31,12 @@ class Communicator {
   virtual absl::StatusOr<bool> AllTrue(bool value) {
     return absl::UnimplementedError("the devices of this group share no variables");
   }
-  // The device's thread calls this now and then while it waits for the device. Returns an error once the sums will not
-  // come.
-  virtual absl::Status CheckWait() { return absl::OkStatus(); }
+  // The device's thread calls this now and then while it waits for the device; `begins` is true the first time in each
+  // wait. Returns an error once the sums will not come.
+  virtual absl::Status CheckWait(bool begins) { return absl::OkStatus(); }
   // The device calls this when it has failed, after which it makes no sums any more. Ends what the other devices of
   // this process wait for.
-  virtual void DeviceFailed() {}
+  virtual void DeviceFailed(const absl::Status& error) {}
   // True if the work that Start and Finish give the device can be part of a Recording.
   virtual bool can_be_recorded() const { return false; }
 };
@@ -54,8 +54,8 @@ class CommunicatorGroup {
 
   // The communicator of device `rank`, for use by that device's thread only.
   virtual Communicator& communicator(int rank) = 0;
-  // Ends all waits, now and later, with Cancelled, since a device has failed.
-  virtual void Abort() = 0;
+  // Ends all waits, now and later, with Cancelled, since a device has failed with this error.
+  virtual void Abort(const absl::Status& cause) = 0;
   // After Abort, when no device is in a step: forgets what was started. Returns FailedPrecondition if neither the group
   // nor the programs that use it can be used again.
   virtual absl::Status Reset() = 0;

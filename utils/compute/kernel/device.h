@@ -125,6 +125,16 @@ class Device {
   // `warn` is called on any thread.
   void set_warn(std::function<void(const std::string& text)> warn) { warn_ = std::move(warn); }
 
+  // Ends the process with this error, where a call that uses the device may never return; or does nothing, if no one
+  // has said how.
+  void EndProcess(const absl::Status& error) const {
+    if (end_process_) end_process_(error);
+  }
+  // `end_process` is called on any thread.
+  void set_end_process(std::function<void(const absl::Status& error)> end_process) {
+    end_process_ = std::move(end_process);
+  }
+
   // False if what Allocate returns is no address but stands for memory as a whole. A program then asks the device for
   // each buffer by itself.
   virtual bool has_addresses() const { return true; }
@@ -144,6 +154,7 @@ class Device {
   Communicator* communicator_ = nullptr;
   Recordings recordings_ = Recordings::kMust;
   std::function<void(const std::string& text)> warn_;
+  std::function<void(const absl::Status& error)> end_process_;
 };
 
 struct DeviceOptions {

@@ -34,7 +34,7 @@ PjrtGroup::~PjrtGroup() = default;
 
 Communicator& PjrtGroup::communicator(int rank) { return *members_[rank]; }
 
-void PjrtGroup::Abort() {
+void PjrtGroup::Abort(const absl::Status& cause) {
   const std::lock_guard<std::mutex> lock(mutex_);
   aborted_ = true;
   changed_.notify_all();

@@ -32,7 +32,7 @@ class PjrtGroup : public CommunicatorGroup {
   ~PjrtGroup() override;
 
   Communicator& communicator(int rank) override;
-  void Abort() override;
+  void Abort(const absl::Status& cause) override;
   absl::Status Reset() override;
 
  private:

@@ -117,7 +117,7 @@ TEST_CASE("Abort ends the wait of a device at once") {
   absl::Status status;
   std::thread waiting([&] { status = pair.Sum(0).status(); });
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  pair.group().Abort();
+  pair.group().Abort(absl::InternalError("ill"));
   waiting.join();
   CHECK(status == absl::CancelledError("another device has failed"));
   CHECK(absl::IsCancelled(pair.Sum(1).status()));

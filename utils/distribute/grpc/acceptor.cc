@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -28,6 +29,11 @@ uint64_t BytesReceived(int fd) {
   tcp_info info = {};
   socklen_t size = sizeof info;
   return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 ? info.tcpi_bytes_received : 0;
+}
+
+bool HasEnded(int connection) {
+  pollfd polled = {connection, POLLRDHUP, /*revents=*/0};
+  return poll(&polled, 1, /*timeout=*/0) > 0;
 }
 
 }  // namespace
@@ -104,6 +110,11 @@ void Acceptor::Accept(int listener) {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;
   const int fd = accept4(listener, reinterpret_cast<sockaddr*>(&address), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  // Where this process stood still, it may be that of a worker, which has tried again since: it does not count.
+  if (fd >= 0 && HasEnded(fd)) {
+    close(fd);
+    return;
+  }
   const int second = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (second < 0) {
     if (fd >= 0) close(fd);

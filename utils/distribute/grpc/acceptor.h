@@ -34,6 +34,7 @@ class Acceptor {
 
   int port() const { return port_; }
   // Calls `take` with each connection from now on, on a thread of its own. It owns the descriptor that it gets.
+  // Connections whose other end has closed them by then are closed and do not count as refusals.
   void Start(std::function<void(int fd)> take);
   // Accepts and closes nothing more. `take` is not called after this.
   void Stop();

@@ -18,8 +18,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "utils/distribute/grpc/acceptor.h"
 #include "utils/distribute/grpc/meeting.h"
 #include "utils/distribute/grpc/peer.h"
+#include "utils/distribute/grpc/refusals.h"
 #include "utils/distribute/grpc/slow_peer.h"
 #include "utils/distribute/grpc/socket_address.h"
 #include "utils/distribute/grpc/wire.h"
@@ -816,6 +818,32 @@ TEST_CASE("Strangers at the port do no harm") {
     }
   });
   End(made);
+}
+
+TEST_CASE("A connection that ended before it was accepted is not counted, one that ends afterwards is") {
+  Refusals refusals(nullptr);
+  const auto acceptor = Acceptor::Listen("127.0.0.1:0", /*num_workers=*/2, kLong, refusals).value();
+  const std::string address = absl::StrCat("127.0.0.1:", acceptor->port());
+  for (int i = 0; i < 3; ++i) Disturb(address, "PRI");
+  const int stays = ConnectAndSend(address, "PRI");
+  const std::string own = absl::StrCat("127.0.0.1:", PortOf(stays));
+  std::promise<void> accepted;
+  acceptor->Start([&](int fd) {
+    sockaddr_storage peer = {};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && PeerOf(peer) == own) accepted.set_value();
+    close(fd);
+  });
+  REQUIRE(accepted.get_future().wait_for(kLong) == std::future_status::ready);  // in their order, so all are
+  CHECK(refusals.Summary().empty());
+  close(stays);
+  const auto end = std::chrono::steady_clock::now() + kLong;
+  while (refusals.Summary().empty() && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  acceptor->Stop();
+  CHECK_THAT(refusals.Summary(),
+             StartsWith("refused 1 connection or call of strangers, the last from 127.0.0.1: gone "));
 }
 
 TEST_CASE("Workers alone refuse nobody") {
