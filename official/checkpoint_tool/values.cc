@@ -13,7 +13,6 @@
 namespace official::checkpoint_tool {
 namespace {
 
-using compute::DType;
 using compute::Tensor;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -21,25 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Calls f with the elements of the tensor as an array of its C++ type.
 template <typename F>
 auto WithElements(const Tensor& tensor, F&& f) {
-  switch (tensor.dtype()) {
-    case DType::kFloat32:
-      return f(tensor.data<float>());
-    case DType::kBFloat16:
-      return f(tensor.data<compute::BFloat16>());
-    case DType::kFloat16:
-      return f(tensor.data<compute::Half>());
-    case DType::kFloat64:
-      return f(tensor.data<double>());
-    case DType::kInt32:
-      return f(tensor.data<int32_t>());
-    case DType::kInt64:
-      return f(tensor.data<int64_t>());
-    case DType::kUInt8:
-      return f(tensor.data<uint8_t>());
-    case DType::kBool:
-      break;
-  }
-  return f(tensor.data<bool>());
+  return compute::WithDType(tensor.dtype(), [&]<typename T>(T) { return f(tensor.data<T>()); });
 }
 
 template <typename T>

@@ -35,7 +35,7 @@ int64_t Elements(const Value& v) { return v.shape().num_elements(); }
 
 // The largest number of ids of a node that reads or writes rows of tables by ids; -1 of any other.
 int64_t NumIds(const Node& node) {
-  if (!IsOneOf(node, {op::Gather, op::AddRows, op::Embedding, op::CatchUpRows, op::ApplyDeferredAdam, op::ApplyLazyAdam,
+  if (!IsOneOf(node, {op::Gather, op::AddRows, op::Embedding, op::CatchUpRows, op::ApplyDeferredAdam,
                       recommendation::op::NeuralFactorizationScores, recommendation::op::NeuralFactorizationLoss})) {
     return -1;
   }

@@ -65,21 +65,6 @@ TEST_CASE("Rows of shards end with the bits of one device") {
   CHECK((Checkpoint(with_servers.model_dir, kSteps) == Checkpoint(alone.model_dir, kSteps)));
 }
 
-TEST_CASE("LazyAdam moves no row of a shard that has none of the batch") {
-  const OptimizerFn lazy = [](const compute::UpdateInputs& inputs,
-                              absl::Span<const compute::VariableGradient> variables) {
-    return compute::Adam(inputs, variables, {.lazy = true});
-  };
-  const EstimatorConfig whole = NewConfig();
-  EstimatorConfig divided = NewConfig();
-  divided.servers.partitioner = Shards(99);
-  constexpr int64_t kSteps = 9;
-  for (const EstimatorConfig& config : {whole, divided}) {
-    CHECK(TrainWithServers(EmbeddingModel(lazy), config, {1, 2}, kSteps).status() == absl::OkStatus());
-  }
-  CHECK((Checkpoint(divided.model_dir, kSteps) == Checkpoint(whole.model_dir, kSteps)));
-}
-
 // The variables, with "+" and their first row where they are shards, and the slots that a server has.
 std::string PlacedOn(int server, const Model& model, int num_servers, const distribute::Partitioner& partitioner,
                      distribute::Placement placement = distribute::Placement::kRoundRobin) {

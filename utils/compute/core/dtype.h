@@ -83,6 +83,31 @@ auto WithStorageType(DType dtype, F&& f) {
   }
 }
 
+// Returns f(T()), where T is the C++ type of `dtype`.
+template <typename F>
+auto WithDType(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return f(float());
+    case DType::kBFloat16:
+      return f(BFloat16());
+    case DType::kFloat16:
+      return f(Half());
+    case DType::kFloat64:
+      return f(double());
+    case DType::kInt32:
+      return f(int32_t());
+    case DType::kInt64:
+      return f(int64_t());
+    case DType::kUInt8:
+      return f(uint8_t());
+    case DType::kBool:
+      break;
+  }
+  OFFICIAL_CHECK(dtype == DType::kBool) << "unknown dtype " << static_cast<int>(dtype);
+  return f(bool());
+}
+
 // Converts an element by the rules of C++; 16-bit floats are converted by way of float.
 template <typename To, typename From>
 constexpr To ConvertElement(From value) {

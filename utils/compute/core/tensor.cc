@@ -22,30 +22,6 @@ std::shared_ptr<void> AllocateZeros(int64_t bytes) {
   return std::shared_ptr<void>(data, std::free);
 }
 
-// Calls f with a value of the C++ type of `dtype`.
-template <typename F>
-void WithType(DType dtype, F f) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return f(float());
-    case DType::kFloat64:
-      return f(double());
-    case DType::kBFloat16:
-      return f(BFloat16());
-    case DType::kFloat16:
-      return f(Half());
-    case DType::kInt32:
-      return f(int32_t());
-    case DType::kInt64:
-      return f(int64_t());
-    case DType::kUInt8:
-      return f(uint8_t());
-    case DType::kBool:
-      return f(bool());
-  }
-  OFFICIAL_CHECK(false) << "unknown dtype " << static_cast<int>(dtype);
-}
-
 }  // namespace
 
 std::string TensorType::ToString() const { return absl::StrCat(DTypeName(dtype), shape.ToString()); }
@@ -72,8 +48,8 @@ Tensor Tensor::Reshaped(Shape shape) const {
 
 Tensor Tensor::CastTo(DType dtype) const {
   Tensor result(dtype, shape());
-  WithType(type_.dtype, [&]<typename From>(From) {
-    WithType(dtype, [&]<typename To>(To) {
+  WithDType(type_.dtype, [&]<typename From>(From) {
+    WithDType(dtype, [&]<typename To>(To) {
       const absl::Span<const From> from = flat<From>();
       std::transform(from.begin(), from.end(), result.data<To>(), ConvertElement<To, From>);
     });
@@ -84,9 +60,8 @@ Tensor Tensor::CastTo(DType dtype) const {
 std::optional<int64_t> FindNonFinite(const Tensor& tensor) {
   std::optional<int64_t> found;
   if (!IsFloating(tensor.dtype())) return found;
-  WithType(tensor.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    const T* const x = static_cast<const T*>(tensor.raw_data());
+  WithDType(tensor.dtype(), [&]<typename T>(T) {
+    const T* const x = tensor.data<T>();
     const int64_t n = tensor.num_elements();
     // A product with zero is zero for finite numbers and NaN for the others: a sum per block, without branches.
     constexpr int64_t kBlock = 4096;

@@ -19,8 +19,8 @@ namespace official::compute {
 // gradients mix old and new values.
 //
 // The gradient of a table that is only read by Gather is an IndexedSlices node: its inputs are indices int32 [n] and
-// rows [n, ...], its output the dense gradient. An op that knows sparse gradients (LazyAdam) takes the inputs, and the
-// dense sum is then never computed.
+// rows [n, ...], its output the dense gradient. An op that knows sparse gradients (ApplyDeferredAdam) takes the inputs,
+// and the dense sum is then never computed.
 std::vector<Value> Gradients(Value y, absl::Span<const Value> xs);
 
 // The same for the gradient of the sum over k of sum(ys[k] * seeds[k]); seeds[k] has the type of ys[k].

@@ -231,7 +231,7 @@ TEST_CASE("Steps of a table that Gather reads are deferred, in whatever type its
 }
 
 TEST_CASE("A table that was given to CatchUpRows and has a gradient of other rows too is an error") {
-  const bool is_dense = GENERATE(true, false), lazy = GENERATE(true, false);
+  const bool is_dense = GENERATE(true, false);
   Graph graph;
   const Value a = graph.Variable({"a", {DType::kFloat32, {8, 4}}, Initializer::Normal(1)});
   const Value b = graph.Variable({"b", {DType::kFloat32, {8, 4}}, Initializer::Normal(1)});
@@ -241,7 +241,7 @@ TEST_CASE("A table that was given to CatchUpRows and has a gradient of other row
   const Value others = is_dense ? Square(b) : Square(Gather(b, caught_up[2]));
   const std::vector<Value> gradients =
       Gradients({rows, others}, {graph.Input("d_rows", rows.type()), graph.Input("d_others", others.type())}, {a, b});
-  CHECK(Adam(graph.Constant(Tensor::Scalar(0.1f)), {{a, gradients[0]}, {b, gradients[1]}}, {.lazy = lazy}).empty());
+  CHECK(Adam(graph.Constant(Tensor::Scalar(0.1f)), {{a, gradients[0]}, {b, gradients[1]}}, {}).empty());
   CHECK(absl::IsInvalidArgument(graph.status()));
   CHECK_THAT(std::string(graph.status().message()),
              Contains("variable b was given to CatchUpRows, but its gradient is not of those rows alone"));

@@ -60,28 +60,6 @@ const bool registered[] = {
                 .infer = UpdateTypes(apply_adam::kNumScalars, apply_adam::kGroupSize),
                 .has_side_effect = true,
                 .is_update = true}),
-    RegisterOp({
-        .name = op::ApplyLazyAdam,
-        .infer = [](const InferContext& c) -> absl::StatusOr<std::vector<TensorType>> {
-          RETURN_IF_ERROR(CheckScalars(c, apply_adam::kNumScalars));
-          const int first = NumScalars(c.attrs, apply_adam::kNumScalars);
-          if (c.num_inputs() != first + apply_lazy_adam::kGroupSize) {
-            return c.Error("needs 5 tensors after its scalars");
-          }
-          const auto type = [&](apply_lazy_adam::Group place) -> const TensorType& { return c.type(first + place); };
-          const TensorType &variable = type(apply_lazy_adam::kVariable), &indices = type(apply_lazy_adam::kIndices);
-          const TensorType& rows = type(apply_lazy_adam::kRows);
-          if (type(apply_lazy_adam::kM) != variable || type(apply_lazy_adam::kV) != variable ||
-              variable.dtype != DType::kFloat32 || indices.dtype != DType::kInt32 || rows.dtype != DType::kFloat32 ||
-              indices.shape.rank() != 1 || rows.shape.rank() != variable.shape.rank() ||
-              rows.shape.dim(0) != indices.shape.dim(0)) {
-            return c.Error("needs a float32 variable, two slots, int32 indices and as many rows");
-          }
-          return std::vector<TensorType>{};
-        },
-        .has_side_effect = true,
-        .is_update = true,
-    }),
     RegisterOp({.name = op::UpdateMovingAverages,
                 .infer = UpdateTypes(update_moving_averages::kNumScalars, update_moving_averages::kGroupSize),
                 .has_side_effect = true,
@@ -212,15 +190,14 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
   const Value beta2_power = PowerOf(graph, params.scope + "beta2_power", params.beta2);
   const Attrs attrs =
       WithGuard({{"beta1", params.beta1}, {"beta2", params.beta2}, {"epsilon", params.epsilon}}, inputs);
-  const std::vector<Value> scalars = Scalars(inputs, {beta1_power, beta2_power});
   const absl::flat_hash_set<Value> caught_up = CaughtUpTables(graph);
-  std::vector<Value> dense = scalars;
+  std::vector<Value> dense = Scalars(inputs, {beta1_power, beta2_power});
+  const size_t num_scalars = dense.size();
   std::vector<VariableGradient> deferred;
   std::vector<Node*> updates;
   for (const auto& [variable, gradient] : variables) {
     const bool is_sparse = gradient.node()->Is(op::IndexedSlices);
-    const bool defers = is_sparse && inputs.defers_rows && !params.lazy;
-    if (defers || (is_sparse && AreCaughtUp(gradient.node()->input(indexed_slices::kIndices)))) {
+    if (is_sparse && (inputs.defers_rows || AreCaughtUp(gradient.node()->input(indexed_slices::kIndices)))) {
       deferred.push_back({variable, gradient});
       continue;
     }
@@ -232,17 +209,11 @@ std::vector<Node*> Adam(const UpdateInputs& inputs, absl::Span<const VariableGra
       return {};
     }
     const Value m = Slot(variable, "Adam", params.scope), v = Slot(variable, "Adam_1", params.scope);
-    if (params.lazy && is_sparse) {
-      std::vector<Value> operands = scalars;
-      operands.insert(operands.end(), {variable, m, v, gradient.node()->input(0), gradient.node()->input(1)});
-      updates.push_back(ApplyNode(op::ApplyLazyAdam, operands, attrs));
-    } else {
-      dense.insert(dense.end(), {variable, m, v, gradient});
-    }
+    dense.insert(dense.end(), {variable, m, v, gradient});
   }
   if (!deferred.empty() && inputs.defers_rows) deferred = CaughtUp(deferred, params);
   if (!deferred.empty()) updates.push_back(DeferredAdam(inputs, {beta1_power, beta2_power}, deferred, params));
-  if (dense.size() > scalars.size()) updates.push_back(ApplyNode(op::ApplyAdam, dense, attrs));
+  if (dense.size() > num_scalars) updates.push_back(ApplyNode(op::ApplyAdam, dense, attrs));
   updates.push_back(ScalePowers(beta1_power, beta2_power, params, inputs));
   return updates;
 }

@@ -12,8 +12,6 @@
 #include "utils/compute/cuda/cuda_device.h"
 #include "utils/compute/cuda/cuda_status.h"
 #include "utils/compute/cuda/launch.h"
-#include "utils/compute/cuda/row_sums.h"
-#include "utils/compute/cuda/sorted_indices.h"
 #include "utils/compute/cuda/tensor_groups.h"
 #include "utils/compute/ops/optimizer/adam_step.h"
 #include "utils/compute/ops/optimizer/guarded_update.h"
@@ -130,54 +128,6 @@ absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
   }};
 }
 
-struct LazyAdamTensors {
-  float *variable, *m, *v;
-};
-
-// A warp for each place in the sorted order; that of the first place of each row updates the row.
-__global__ void UpdateRows(LazyAdamTensors tensors, Scalars<AdamRule::kScalars> scalars, Guard guard,
-                           AdamRule::Params params, RowSums<float> gradients, const unsigned long long* error) {
-  if (HasDataError(error) || !guard.Applies()) return;
-  const int32_t i = (blockIdx.x * kThreads + threadIdx.x) / warpSize;
-  const int32_t* const indices = gradients.sorted.indices;
-  if (i >= gradients.count || (i > 0 && indices[i - 1] == indices[i])) return;
-  const AdamRule rule(params, scalars.values);
-  for (int64_t c = threadIdx.x % warpSize; c < gradients.width; c += warpSize) {
-    const int64_t at = indices[i] * gradients.width + c;
-    rule.step(tensors.variable[at], tensors.m[at], tensors.v[at], guard.Unscale(gradients(i, c)));
-  }
-}
-
-absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
-  const Places places(spec, AdamRule::kScalars);
-  const int first = places.first();
-  const Shape& shape = spec.input(first + apply_lazy_adam::kVariable).shape;
-  const auto count = static_cast<int32_t>(spec.input(first + apply_lazy_adam::kIndices).shape.num_elements());
-  const auto num_rows = static_cast<int32_t>(shape.dim(0));
-  const int64_t row = shape.num_elements() / std::max<int32_t>(1, num_rows);
-  CudaDevice& device = CudaDeviceOf(spec);
-  ASSIGN_OR_RETURN(const SortedIndices sort, SortedIndices::Make(device, spec.node, "row", count, num_rows));
-  Kernel kernel;
-  kernel.scratch_bytes = sort.scratch_bytes() + RowSums<float>::ScratchBytes(count, row);
-  kernel.run = [=, params = AdamRule::Params(spec.attrs()), stream = device.stream(),
-                error = device.data_error_word()](const KernelArgs& args) -> absl::Status {
-    if (count == 0) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const SortedIndices::Result sorted,
-                     sort.Sort(args.input<int32_t>(first + apply_lazy_adam::kIndices), args.scratch));
-    const RowSums<float> gradients{sorted, count, args.input<float>(first + apply_lazy_adam::kRows), row,
-                                   RowSums<float>::PiecesAt(args.scratch, sort.scratch_bytes())};
-    RETURN_IF_ERROR(LaunchSumPieces(gradients, stream));
-    const LazyAdamTensors tensors{args.variable<float>(first + apply_lazy_adam::kVariable),
-                                  args.variable<float>(first + apply_lazy_adam::kM),
-                                  args.variable<float>(first + apply_lazy_adam::kV)};
-    constexpr int kWarps = kThreads / 32;
-    Launch(UpdateRows, (count + kWarps - 1) / kWarps, kThreads, 0, stream, tensors, Scalars<AdamRule::kScalars>(args),
-           places.GuardOf(args), params, gradients, error);
-    return LaunchStatus("UpdateRows");
-  };
-  return kernel;
-}
-
 using AccumulateGroups = TensorGroups<accumulate::kGroupSize>;
 
 __global__ void __launch_bounds__(kThreads)
@@ -288,7 +238,6 @@ const bool registered = [] {
   add(op::ApplyGradientDescent, MakeUpdate<GradientDescentRule>);
   add(op::ApplyMomentum, MakeUpdate<MomentumRule>);
   add(op::ApplyAdam, MakeUpdate<AdamRule>);
-  add(op::ApplyLazyAdam, MakeLazyAdam);
   add(op::UpdateMovingAverages, MakeUpdate<MovingAverageRule>);
   add(op::Accumulate, MakeAccumulate, {DType::kBool});
   add(op::AssignAdd, MakeAssignAdd, {DType::kInt64, DType::kFloat32});

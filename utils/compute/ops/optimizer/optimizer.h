@@ -14,7 +14,6 @@ namespace official::compute::op {
 inline constexpr OpName ApplyGradientDescent("ApplyGradientDescent");
 inline constexpr OpName ApplyMomentum("ApplyMomentum");
 inline constexpr OpName ApplyAdam("ApplyAdam");
-inline constexpr OpName ApplyLazyAdam("ApplyLazyAdam");
 inline constexpr OpName UpdateMovingAverages("UpdateMovingAverages");
 inline constexpr OpName Accumulate("Accumulate");
 inline constexpr OpName AssignAdd("AssignAdd");
@@ -50,12 +49,6 @@ enum Input : int { kLearningRate, kBeta1Power, kBeta2Power };
 enum Group : int { kVariable, kM, kV, kGradient };
 inline constexpr int kNumScalars = 3, kGroupSize = 4;
 }  // namespace official::compute::apply_adam
-
-// It has one group, behind the scalars of apply_adam.
-namespace official::compute::apply_lazy_adam {
-enum Group : int { kVariable, kM, kV, kIndices, kRows };
-inline constexpr int kGroupSize = 5;
-}  // namespace official::compute::apply_lazy_adam
 
 namespace official::compute::update_moving_averages {
 enum Group : int { kVariable, kValue };
@@ -95,8 +88,8 @@ struct UpdateInputs {
   Value loss_scale = {}, apply = {};
   // More than 0, with a loss scale: each element of a gradient is then clipped into [-clip_value, clip_value].
   std::optional<double> clip_value = std::nullopt;
-  // True: Adam, unless it is lazy, brings the rows that IndexedSlices name up to date itself and defers the steps of
-  // the others (deferred_adam.h).
+  // True: Adam brings the rows that IndexedSlices name up to date itself and defers the steps of the others
+  // (deferred_adam.h).
   bool defers_rows = false;
 };
 
@@ -110,9 +103,6 @@ struct MomentumParams {
 
 struct AdamParams {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-  // True for tf.contrib.opt.LazyAdamOptimizer: a gradient that is an IndexedSlices updates only the rows it names and
-  // their moments. If false, every gradient is dense.
-  bool lazy = false;
   std::string scope = "";  // the prefix of the names of slots and powers, such as "model/get_train_op/"
 };
 

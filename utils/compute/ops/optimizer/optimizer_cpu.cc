@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "utils/compute/core/batch_parts.h"
@@ -150,76 +149,20 @@ absl::StatusOr<Kernel> MakeMomentum(const KernelSpec& spec) {
   });
 }
 
-// Reads learning rate and beta powers at each run.
-auto AdamStepOfRun(const KernelSpec& spec) {
-  return [rule = AdamStepOf(spec.attrs())](const KernelArgs& args) {
-    AdamStep step = rule;
-    step.alpha = AdamAlpha(args);
-    return step;
-  };
-}
-
 absl::StatusOr<Kernel> MakeAdam(const KernelSpec& spec) {
   namespace places = apply_adam;
   const auto adam = HasAvx512() ? &avx512::AdamOfElements : &avx2::AdamOfElements;
   return MakeUpdate(
-      spec, places::kNumScalars, places::kGroupSize, [=, step_of = AdamStepOfRun(spec)](const KernelArgs& args) {
-        return [=, &args, step = step_of(args)](auto unscale, int first, int64_t begin, int64_t end) {
+      spec, places::kNumScalars, places::kGroupSize, [=, rule = AdamStepOf(spec.attrs())](const KernelArgs& args) {
+        AdamStep step = rule;
+        step.alpha = AdamAlpha(args);
+        return [=, &args](auto unscale, int first, int64_t begin, int64_t end) {
           const AdamState state = {args.variable<float>(first + places::kVariable),
                                    args.variable<float>(first + places::kM), args.variable<float>(first + places::kV)};
           adam(state.At(begin), args.input<float>(first + places::kGradient) + begin, end - begin, step, unscale.scale,
                unscale.limit);
         };
       });
-}
-
-// Rows named more than once are summed first, in the order of their positions, whatever the number of threads.
-absl::StatusOr<Kernel> MakeLazyAdam(const KernelSpec& spec) {
-  namespace places = apply_lazy_adam;
-  const Guard guard(spec, apply_adam::kNumScalars);
-  const int first = guard.first();
-  const Shape& shape = spec.input(first + places::kVariable).shape;
-  const int64_t count = spec.input(first + places::kIndices).shape.num_elements();
-  const int64_t num_rows = shape.dim(0), row = shape.num_elements() / std::max<int64_t>(1, num_rows);
-  Kernel kernel;
-  kernel.scratch_bytes = count * sizeof(int32_t);
-  kernel.run = [=, part = spec.update_part, step_of = AdamStepOfRun(spec)](const KernelArgs& args) -> absl::Status {
-    if (!guard.Applies(args)) return absl::OkStatus();
-    const AdamStep step = step_of(args);
-    const int32_t* indices = args.input<int32_t>(first + places::kIndices);
-    const float* rows = args.input<float>(first + places::kRows);
-    for (int64_t i = 0; i < count; ++i) {
-      if (indices[i] < 0 || indices[i] >= num_rows) {
-        return absl::InvalidArgumentError("row " + std::to_string(indices[i]) + " is outside [0, " +
-                                          std::to_string(num_rows) + ")");
-      }
-    }
-    auto* order = static_cast<int32_t*>(args.scratch);
-    std::iota(order, order + count, 0);
-    std::sort(order, order + count,
-              [&](int32_t a, int32_t b) { return indices[a] != indices[b] ? indices[a] < indices[b] : a < b; });
-    // A thread takes the rows whose first occurrence lies in its range.
-    const Share share = ShareOf(count, part.part, part.parts);
-    guard.WithUnscale(args, [&](auto unscale) {
-      ParallelFor(share.size(), std::max<int64_t>(1, 4096 / std::max<int64_t>(1, row)),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t i = share.begin + begin; i < share.begin + end; ++i) {
-                      const int32_t index = indices[order[i]];
-                      if (i > 0 && indices[order[i - 1]] == index) continue;
-                      float* variable = args.variable<float>(first + places::kVariable) + index * row;
-                      float* m = args.variable<float>(first + places::kM) + index * row;
-                      float* v = args.variable<float>(first + places::kV) + index * row;
-                      for (int64_t c = 0; c < row; ++c) {
-                        float g = 0;
-                        for (int64_t j = i; j < count && indices[order[j]] == index; ++j) g += rows[order[j] * row + c];
-                        step(variable[c], m[c], v[c], unscale(g));
-                      }
-                    }
-                  });
-    });
-    return absl::OkStatus();
-  };
-  return kernel;
 }
 
 absl::StatusOr<Kernel> MakeMovingAverages(const KernelSpec& spec) {
@@ -291,7 +234,6 @@ bool Register(OpName op, KernelFactory make, std::vector<DType> dtypes = {DType:
 
 const bool registered = Register(op::ApplyGradientDescent, MakeGradientDescent) &&
                         Register(op::ApplyMomentum, MakeMomentum) && Register(op::ApplyAdam, MakeAdam) &&
-                        Register(op::ApplyLazyAdam, MakeLazyAdam) &&
                         Register(op::UpdateMovingAverages, MakeMovingAverages) &&
                         Register(op::Accumulate, MakeAccumulate, {DType::kBool}) &&
                         Register(op::AssignAdd, MakeAssignAdd, {DType::kInt64, DType::kFloat32}) &&

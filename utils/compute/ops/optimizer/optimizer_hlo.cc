@@ -3,12 +3,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "utils/compute/ops/optimizer/moving_average.h"
 #include "utils/compute/ops/optimizer/optimizer.h"
 #include "utils/compute/ops/optimizer/update_hlo.h"
 #include "utils/compute/pjrt/hlo_emitter.h"
-#include "utils/compute/pjrt/hlo_rows.h"
 
 namespace official::compute {
 namespace {
@@ -52,27 +50,6 @@ void EmitAdam(const Node& node, HloBuilder& hlo) {
     update.Assign(i + places::kV, now.v);
     update.Assign(i + places::kVariable, now.variable);
   }
-}
-
-// The rows that are named take the step of their summed gradients; the others stay.
-void EmitLazyAdam(const Node& node, HloBuilder& hlo) {
-  namespace places = apply_lazy_adam;
-  HloUpdate update(node, hlo, apply_adam::kNumScalars, places::kGroupSize);
-  const int first = update.begin();
-  const auto in = [&](places::Group place) { return hlo.In(node.input(first + place)); };
-  const HloAdamRule::State old = {in(places::kVariable), in(places::kM), in(places::kV)};
-  const HloValue indices = in(places::kIndices), rows = update.Unscaled(first + places::kRows);
-  const Shape& shape = old.variable.shape();
-  HloCheckNone(node, hlo, update.IfApplies(HloIsOutside(hlo, indices, shape.dim(0))), indices,
-               absl::StrCat("row $0 is outside [0, ", shape.dim(0), ")"));
-  const HloValue gradient = update.Clipped(HloAddRows(hlo, hlo.SplatLike(0, old.variable), indices, rows));
-  const HloType counts{hlo::kF32, {shape.dim(0)}};
-  const HloValue times = HloAddRows(hlo, hlo.Splat(0, counts), indices, hlo.Splat(1, {hlo::kF32, indices.shape()}));
-  const HloValue named = hlo.BroadcastInDim(hlo.Compare("GT", times, hlo.SplatLike(0, times)), shape, {0});
-  const HloAdamRule::State now = HloAdamRule(node, hlo).Step(old, gradient);
-  update.Assign(first + places::kM, hlo.Select(named, now.m, old.m));
-  update.Assign(first + places::kV, hlo.Select(named, now.v, old.v));
-  update.Assign(first + places::kVariable, hlo.Select(named, now.variable, old.variable));
 }
 
 void EmitMovingAverages(const Node& node, HloBuilder& hlo) {
@@ -120,7 +97,6 @@ bool Register(OpName op, void (*emit)(const Node&, HloBuilder&), std::vector<DTy
 
 const bool registered = Register(op::ApplyGradientDescent, EmitGradientDescent) &&
                         Register(op::ApplyMomentum, EmitMomentum) && Register(op::ApplyAdam, EmitAdam) &&
-                        Register(op::ApplyLazyAdam, EmitLazyAdam) &&
                         Register(op::UpdateMovingAverages, EmitMovingAverages) &&
                         Register(op::Accumulate, EmitAccumulate, {DType::kBool}) &&
                         Register(op::AssignAdd, EmitAssignAdd, {DType::kInt64, DType::kFloat32}) &&

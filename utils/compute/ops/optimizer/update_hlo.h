@@ -46,11 +46,6 @@ class HloUpdate {
     return hlo_.Div(x, hlo_.Broadcast(scale, x.shape()));
   }
 
-  // Each element of a bool vector, if the update applies, else false.
-  HloValue IfApplies(const HloValue& x) {
-    return guarded_ ? hlo_.Binary("and", x, hlo_.Broadcast(Applies(), x.shape())) : x;
-  }
-
   // Gives a variable a new value, if the update applies.
   void Assign(int input, const HloValue& value) {
     const Value variable = node_.input(input);
