@@ -13,7 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "official/data_check/data_format.h"
 #include "official/data_check/file_checks.h"
-#include "official/resnet/imagenet/shards.h"
+#include "official/resnet/imagenet/dataset.h"
 #include "official/transformer/record_files.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/file_kind.h"
@@ -177,8 +177,8 @@ void FindMissingFiles(const std::vector<File>& files, const std::vector<CheckedF
   }
   for (const auto& [directory, images] : directories) {
     for (const char* const tag : {"train", images ? "validation" : "dev"}) {
-      const absl::Status status =
-          images ? resnet::FindShards(directory, tag).status() : transformer::FindRecordFiles(directory, tag).status();
+      const absl::Status status = images ? resnet::FindImagenetFiles(directory, tag).status()
+                                         : transformer::FindRecordFiles(directory, tag).status();
       if (absl::IsDataLoss(status)) report({.file = directory, .message = std::string(status.message())});
     }
   }

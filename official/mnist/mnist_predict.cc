@@ -98,6 +98,11 @@ struct NamedDigits {
   Tensor digits;
 };
 
+absl::StatusOr<NamedDigits> ReadNamedDigits(const std::string& file) {
+  ASSIGN_OR_RETURN(Tensor digits, ReadDigits(file));
+  return NamedDigits{file, std::move(digits)};
+}
+
 // Prints the results for all images of the files, at most kBatch at a time.
 absl::Status Predict(train::Estimator& estimator, const std::vector<NamedDigits>& files, bool json, std::ostream& out) {
   const data::ElementSpec spec{.features = {{"", {DType::kFloat32, {kPixels}}}}, .labels = {}};
@@ -136,20 +141,13 @@ absl::StatusOr<Tensor> DecodePngDigit(const std::string& bytes, const std::strin
 
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files, bool json,
                           std::ostream& out) {
-  for (const std::string& file : files) {
-    ASSIGN_OR_RETURN(Tensor digits, ReadDigits(file));
-    RETURN_IF_ERROR(Predict(estimator, {{file, std::move(digits)}}, json, out));
-  }
-  return absl::OkStatus();
+  const auto predict = [&](const NamedDigits& digits) { return Predict(estimator, {digits}, json, out); };
+  return run::PredictFiles<NamedDigits>(files, ReadNamedDigits, predict);
 }
 
 absl::Status PredictLines(train::Estimator& estimator, int in, bool json, std::ostream& out) {
-  const auto read = [](const std::string& file) -> absl::StatusOr<NamedDigits> {
-    ASSIGN_OR_RETURN(Tensor digits, ReadDigits(file));
-    return NamedDigits{file, std::move(digits)};
-  };
   const auto predict = [&](const std::vector<NamedDigits>& files) { return Predict(estimator, files, json, out); };
-  return run::PredictLines<NamedDigits>(in, kBatch, read, predict, out);
+  return run::PredictLines<NamedDigits>(in, kBatch, ReadNamedDigits, predict, out);
 }
 
 }  // namespace official::mnist

@@ -14,7 +14,8 @@ namespace official::mnist {
 
 // Prints class and probabilities of every image in `files`, one line each: PNG files of 28 x 28 pixels (grey, or colour
 // taken as its luma; white digits on black, as in MNIST) and IDX files of such images, plain or .gz. With `json` one
-// object a line: {"file", "index" within the file, "class", "probabilities"}.
+// object a line: {"file", "index" within the file, "class", "probabilities"}. Errors name the file. Of several files
+// those that are missing or have no digits are logged, and the others follow; at the end the error is DataLoss.
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files, bool json,
                           std::ostream& out);
 

@@ -267,6 +267,15 @@ TEST_CASE("Prediction and export need a trained model, and give classes and prob
   CHECK_THAT(std::string(RunStatus(predict).message()),
              Contains(absl::StrCat("photo.jpg: expected a PNG or IDX file of 28x28 pixels")) &&
                  Contains("photo.jpg -colorspace Gray -negate -resize '28x28!' digit.png"));
+  // Of several files the others follow.
+  predict.predict = {config.base.data_dir + "/none.png", predict.predict[0], images};
+  std::ostringstream of_several;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const absl::Status status = RunMnist(predict, of_several);
+  CHECK(absl::IsDataLoss(status));
+  CHECK(status.message() == "2 of 3 files are bad; the log names them");
+  CHECK_THAT(log.Text(), Contains("none.png") && Contains("photo.jpg: expected a PNG or IDX file"));
+  CHECK(of_several.str() == out);
   CHECK(files::ListDirectory(*config.base.export_dir)->size() == 1);
 }
 

@@ -10,8 +10,8 @@
 namespace official::transformer {
 
 // Returns the paths of all files <any>-NNNNN-of-MMMMM in `data_dir` with `tag` ("train", "dev") in <any>, in order.
-// They are counted from 1, as upstream does, or from 0. NotFound, with what to do, if there are none; DataLoss if some
-// are missing or there are two sets.
+// They are counted from 1, as upstream does, or from 0. NotFound, with what to do, if there are none; DataLoss as
+// in utils/data/numbered_files.h.
 absl::StatusOr<std::vector<std::string>> FindRecordFiles(const std::string& data_dir, absl::string_view tag);
 
 }  // namespace official::transformer

@@ -299,6 +299,7 @@ absl::Status RunTransformer(const TransformerConfig& given, std::ostream& result
       .official_dataset = "wmt_translate_ende",
       .records_replica_batch = true,
       .metrics = EvaluationMetrics(bleu != nullptr),
+      .evaluation_flags = {"params_override", "bleu_source", "bleu_ref"},
       .mismatch_hint = ", or give the --param_set and --params_override that it was trained with",
       .serving_graph = [params = config.params](const train::Model&) { return TransformerServingGraph(params); }};
   if (session == nullptr) return run::Rehearse(config, std::move(model), std::move(input), options, results);

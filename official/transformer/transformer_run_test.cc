@@ -382,10 +382,17 @@ TEST_CASE("A run whose pairs or batch size have changed says so, and ends") {
 TEST_CASE("--eval_only gives what the training's evaluation gave, BLEU included") {
   TransformerConfig config = SmallConfig();
   AddBleu(config);
+  config.train.flags_text = "--params_override=label_smoothing=0.2\n--bleu_ref=a.de\n";
   const std::string trained = Run(config);
   CHECK_THAT(trained, Contains("bleu_uncased"));
   config.base.eval_only = true;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
   CHECK(Evaluations(Run(config)) == Evaluations(trained));
+  CHECK_THAT(log.Text(), !Contains("flags that differ"));
+  config.train.flags_text = "--params_override=\n--bleu_ref=b.de\n";
+  Run(config);
+  CHECK_THAT(log.Text(), Contains("flags that differ from this run's last: --params_override= (was "
+                                  "label_smoothing=0.2), --bleu_ref=b.de (was a.de)"));
   REQUIRE(std::filesystem::remove(config.base.data_dir + "/wmt32k-train-00001-of-00001"));
   CHECK(Evaluations(Run(config)) == Evaluations(trained));
 }

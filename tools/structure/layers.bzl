@@ -24,7 +24,7 @@ LAYERS = [
     ("utils/compute/cpu", "what CPU kernels share: threads, vector dispatch, oneDNN"),
     ("utils/compute/kernel", "Device, Kernel and their registries"),
     ("utils/compute/graph", "Value, Node, Graph, rewriting"),
-    ("utils/misc", "exit codes, signals, device counts, division of batches, text of messages"),
+    ("utils/misc", "exit codes, signals, device counts, division of batches, names of run files, text of messages"),
     ("utils/fuzzing", "what the fuzz targets (*_fuzz.cc, next to the parsers they feed) share"),
     ("utils/files", "safe and atomic writes, bounded reads"),
     ("utils/compute/core", "dtype, shape, tensor, status, random numbers"),

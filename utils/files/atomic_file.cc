@@ -41,21 +41,6 @@ bool HasName(int fd, const std::string& path) {
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// Removes what killed writers of `path` have left. Whoever still writes has a lock on the temporary file.
-void RemoveAbandoned(const std::string& path) {
-  const std::string directory = DirectoryOf(path), final_name = BaseName(path);
-  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
-  if (!names.ok()) return;  // whoever makes a file there is told why
-  for (const std::string& name : *names) {
-    if (FinalNameOf(name) != final_name) continue;
-    const std::string temporary = JoinPath(directory, name);
-    const absl::StatusOr<int> fd = OpenRegularFile(temporary, O_RDWR);
-    if (!fd.ok()) continue;
-    if (Lock(*fd)) RemoveFile(temporary).IgnoreError();
-    close(*fd);
-  }
-}
-
 // Names in /dev and /proc, which stand for what the process has open, and must not be replaced.
 bool IsOfTheSystem(const std::string& path) {
   std::error_code error;
@@ -97,6 +82,20 @@ std::optional<std::string> FinalNameOf(absl::string_view temporary_name) {
     return std::nullopt;
   }
   return std::string(temporary_name.substr(0, final_size));
+}
+
+void RemoveAbandoned(const std::string& path) {
+  const std::string directory = DirectoryOf(path), final_name = BaseName(path);
+  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(directory);
+  if (!names.ok()) return;  // whoever makes a file there is told why
+  for (const std::string& name : *names) {
+    if (FinalNameOf(name) != final_name) continue;
+    const std::string temporary = JoinPath(directory, name);
+    const absl::StatusOr<int> fd = OpenRegularFile(temporary, O_RDWR);
+    if (!fd.ok()) continue;
+    if (Lock(*fd)) RemoveFile(temporary).IgnoreError();
+    close(*fd);
+  }
 }
 
 absl::StatusOr<std::unique_ptr<AtomicFile>> AtomicFile::Create(const std::string& path) {

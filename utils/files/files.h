@@ -125,6 +125,10 @@ class AtomicFile {
 // Returns the name that a temporary file of AtomicFile gets when it is published; nothing for names of other files.
 std::optional<std::string> FinalNameOf(absl::string_view temporary_name);
 
+// Removes the temporary files that killed writers of `path` have left. Those of writers that still write stay: they
+// have a lock.
+void RemoveAbandoned(const std::string& path);
+
 // Replaces or creates the file in one durable step: a crash leaves the old contents or the new.
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view contents);
 

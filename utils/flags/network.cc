@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "utils/files/files.h"
+#include "utils/misc/run_files.h"
 #include "utils/misc/text.h"
 
 namespace official::flags {
@@ -21,7 +22,7 @@ constexpr int64_t kMaxBytes = 1 << 20;
 bool HasCheckpoint(const std::string& model_dir) {
   const absl::StatusOr<std::vector<std::string>> names = files::ListDirectory(model_dir);
   return names.ok() && std::any_of(names->begin(), names->end(), [](absl::string_view name) {
-           return absl::StartsWith(name, "model.ckpt-") && absl::EndsWith(name, ".index");
+           return absl::StartsWith(name, misc::kCheckpointPrefix) && absl::EndsWith(name, misc::kIndexSuffix);
          });
 }
 
@@ -34,7 +35,7 @@ std::string AsFlag(absl::string_view name, absl::string_view value) {
 FlagValues FlagsOfTraining(const std::string& model_dir) {
   FlagValues values;
   if (!HasCheckpoint(model_dir)) return values;
-  const absl::StatusOr<std::string> text = files::ReadFile(files::JoinPath(model_dir, "flags.txt"), kMaxBytes);
+  const absl::StatusOr<std::string> text = files::ReadFile(files::JoinPath(model_dir, misc::kFlagsFile), kMaxBytes);
   if (!text.ok()) return values;
   for (absl::string_view line : absl::StrSplit(*text, '\n')) {
     const size_t equals = line.find('=');

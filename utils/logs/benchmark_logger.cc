@@ -6,12 +6,10 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/misc/run_files.h"
 
 namespace official::logs {
 namespace {
-
-constexpr char kMetricFile[] = "metric.log";
-constexpr char kRunFile[] = "benchmark_run.log";
 
 // Returns where the last whole line of the file ends: 0 if there is none.
 absl::StatusOr<int64_t> EndOfLines(const files::RandomAccessFile& file) {
@@ -85,7 +83,7 @@ BenchmarkFileLogger::BenchmarkFileLogger(std::string directory, Clock clock)
 
 absl::Status BenchmarkFileLogger::WriteMetric(const Json& record) {
   if (metrics_ == nullptr) {
-    const std::string path = files::JoinPath(directory_, kMetricFile);
+    const std::string path = files::JoinPath(directory_, misc::kMetricLog);
     ASSIGN_OR_RETURN(auto metrics, files::FileWriter::Open(path, files::FileWriter::Mode::kAppend));
     RETURN_IF_ERROR(RemoveCutLine(*metrics));
     metrics_ = std::move(metrics);
@@ -97,7 +95,7 @@ absl::Status BenchmarkFileLogger::WriteMetric(const Json& record) {
 }
 
 absl::Status BenchmarkFileLogger::WriteRun(const Json& record) {
-  return files::WriteFileAtomically(files::JoinPath(directory_, kRunFile), DumpJson(record) + "\n");
+  return files::WriteFileAtomically(files::JoinPath(directory_, misc::kRunLog), DumpJson(record) + "\n");
 }
 
 absl::Status BenchmarkFileLogger::OnFinish(const absl::Status& run) {
@@ -107,7 +105,7 @@ absl::Status BenchmarkFileLogger::OnFinish(const absl::Status& run) {
 
 absl::Status CheckBenchmarkLogDir(const std::string& directory) {
   RETURN_IF_ERROR(files::CheckCanWriteIn(directory));
-  for (const char* name : {kMetricFile, kRunFile}) {
+  for (const absl::string_view name : {misc::kMetricLog, misc::kRunLog}) {
     RETURN_IF_ERROR(files::CheckRegularOrMissing(files::JoinPath(directory, name)));
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include "utils/logs/json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "utils/compute/core/check.h"
+#include "utils/misc/text.h"
 
 namespace official::logs {
 namespace {
@@ -38,31 +40,20 @@ std::string FormatShortest(Float value, bool scientific) {
   return absl::StrCat(sign, digits.substr(0, integer_digits), ".", digits.substr(integer_digits));
 }
 
-// Decodes the UTF-8 character at the start of `text` into `*length` bytes; nullopt where there is none.
-std::optional<uint32_t> DecodeUtf8(absl::string_view text, size_t* length) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  *length = lead < 0x80 ? 1 : lead >= 0xF0 && lead < 0xF5 ? 4 : lead >= 0xE0 && lead < 0xF0 ? 3 : lead >= 0xC2 ? 2 : 0;
-  if (*length == 0 || lead >= 0xF5 || text.size() < *length) return std::nullopt;
-  uint32_t code = *length == 1 ? lead : lead & (0x7F >> *length);
-  for (size_t i = 1; i < *length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return std::nullopt;
-    code = code << 6 | (byte(i) & 0x3F);
-  }
-  const bool overlong = (*length == 3 && code < 0x800) || (*length == 4 && code < 0x10000);
-  const bool surrogate = code >= 0xD800 && code < 0xE000;
-  if (overlong || surrogate || code > 0x10FFFF) return std::nullopt;
+uint32_t DecodeUtf8(absl::string_view character) {
+  if (character.size() == 1) return character[0];
+  uint32_t code = character[0] & (0x7F >> character.size());
+  for (const char c : character.substr(1)) code = code << 6 | (c & 0x3F);
   return code;
 }
 
 std::string JsonString(absl::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
-    size_t length = 1;
-    const std::optional<uint32_t> decoded = DecodeUtf8(text, &length);
-    if (!decoded) length = 1;
-    const uint32_t code = decoded.value_or(0xDC00 + static_cast<unsigned char>(text[0]));
-    text.remove_prefix(length);
+    const size_t length = misc::Utf8CharacterLength(text);
+    const uint32_t code =
+        length > 0 ? DecodeUtf8(text.substr(0, length)) : 0xDC00 + static_cast<unsigned char>(text[0]);
+    text.remove_prefix(std::max<size_t>(length, 1));
     if (code == '"' || code == '\\') {
       out += {'\\', static_cast<char>(code)};
     } else if (code >= ' ' && code <= '~') {

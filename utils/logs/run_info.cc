@@ -5,24 +5,16 @@
 #include <algorithm>
 #include <fstream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "utils/misc/system_files.h"
 
 namespace official::logs {
 namespace {
-
-// The value of the first line "name : value" of a /proc file.
-std::optional<std::string> ProcField(const std::string& path, absl::string_view name) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(':', 1));
-    if (absl::StripAsciiWhitespace(parts.first) == name) return std::string(absl::StripAsciiWhitespace(parts.second));
-  }
-  return std::nullopt;
-}
 
 // The frequency that the brand string advertises ("... @ 2.50GHz" is 2500), else the one that the CPU runs at now.
 std::optional<double> MhzPerCpu(const std::string& cpuinfo, absl::string_view brand) {
@@ -33,24 +25,23 @@ std::optional<double> MhzPerCpu(const std::string& cpuinfo, absl::string_view br
     const double unit = absl::ConsumeSuffix(&text, "GHz") ? 1000 : absl::ConsumeSuffix(&text, "MHz") ? 1 : 0;
     if (unit > 0 && absl::SimpleAtod(text, &value)) return value * unit;
   }
-  const std::optional<std::string> now = ProcField(cpuinfo, "cpu MHz");
-  if (now && absl::SimpleAtod(*now, &value)) return value;
+  if (absl::SimpleAtod(misc::SystemField(cpuinfo, "cpu MHz"), &value)) return value;
   return std::nullopt;
 }
 
 Json CpuInfo(const std::string& cpuinfo) {
   Json::Object cpu = {{"num_cores", int64_t{sysconf(_SC_NPROCESSORS_ONLN)}}};
-  const std::optional<std::string> brand = ProcField(cpuinfo, "model name");
-  if (brand) cpu.emplace_back("cpu_info", *brand);
-  if (const auto mhz = MhzPerCpu(cpuinfo, brand.value_or(""))) cpu.emplace_back("mhz_per_cpu", *mhz);
+  const std::string brand = misc::SystemField(cpuinfo, "model name");
+  if (!brand.empty()) cpu.emplace_back("cpu_info", brand);
+  if (const auto mhz = MhzPerCpu(cpuinfo, brand)) cpu.emplace_back("mhz_per_cpu", *mhz);
   return cpu;
 }
 
 // Bytes of a field of /proc/meminfo ("16384 kB").
 std::optional<int64_t> MemoryBytes(const std::string& meminfo, absl::string_view name) {
-  const std::optional<std::string> text = ProcField(meminfo, name);
+  const std::string text = misc::SystemField(meminfo, name);
   int64_t kilobytes = 0;
-  if (!text || !absl::SimpleAtoi(absl::StripSuffix(*text, " kB"), &kilobytes)) return std::nullopt;
+  if (!absl::SimpleAtoi(absl::StripSuffix(text, " kB"), &kilobytes)) return std::nullopt;
   return kilobytes * 1024;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -28,9 +27,16 @@ std::optional<int64_t> NumberIn(const std::string& path, absl::string_view key =
   return std::nullopt;
 }
 
+// Nothing without a limit.
+std::optional<int64_t> LimitOfGroup(const std::string& group, bool version2) {
+  constexpr int64_t kNoLimit = int64_t{1} << 60;  // version 1 has no word for it, but a little less than 2^63
+  const auto limit = NumberIn(absl::StrCat(group, version2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  return limit && *limit < kNoLimit ? limit : std::nullopt;
+}
+
 // What the limit of a control group leaves; nothing without a limit.
 std::optional<int64_t> LeftInGroup(const std::string& group, bool version2) {
-  const auto limit = NumberIn(absl::StrCat(group, version2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  const auto limit = LimitOfGroup(group, version2);
   const auto used = NumberIn(absl::StrCat(group, version2 ? "/memory.current" : "/memory.usage_in_bytes"));
   if (!limit || !used) return std::nullopt;
   int64_t reclaimable = 0;
@@ -41,24 +47,28 @@ std::optional<int64_t> LeftInGroup(const std::string& group, bool version2) {
   return std::max<int64_t>(0, *limit - std::max<int64_t>(0, *used - reclaimable));
 }
 
-// The least that the groups of the process leave.
-int64_t LeftInGroups(const MemoryFiles& files) {
-  int64_t left = std::numeric_limits<int64_t>::max();
+// The least of what `of_group` tells of the groups of the process; nothing if it tells nothing of any.
+std::optional<int64_t> LeastOfGroups(const MemoryFiles& files,
+                                     std::optional<int64_t> (*of_group)(const std::string&, bool version2)) {
+  std::optional<int64_t> least;
   ForEachControlGroup(ReadSystemFile(files.membership), files.groups, "memory",
                       [&](const std::string& folder, bool version2) {
-                        left = std::min(left, LeftInGroup(folder, version2).value_or(left));
+                        const std::optional<int64_t> bytes = of_group(folder, version2);
+                        if (bytes) least = std::min(*bytes, least.value_or(*bytes));
                       });
-  return left;
+  return least;
 }
 
 }  // namespace
 
 int64_t AvailableMemory(const MemoryFiles& files) {
   const std::optional<int64_t> kilobytes = NumberIn(files.meminfo, "MemAvailable:");
-  const int64_t of_host = kilobytes ? *kilobytes * 1024 : std::numeric_limits<int64_t>::max();
-  const int64_t left = std::min(of_host, LeftInGroups(files));
-  return left == std::numeric_limits<int64_t>::max() ? -1 : left;
+  const std::optional<int64_t> in_groups = LeastOfGroups(files, LeftInGroup);
+  if (!kilobytes) return in_groups.value_or(-1);
+  return std::min(*kilobytes * 1024, in_groups.value_or(std::numeric_limits<int64_t>::max()));
 }
+
+std::optional<int64_t> MemoryLimit(const MemoryFiles& files) { return LeastOfGroups(files, LimitOfGroup); }
 
 int64_t PeakMemory() {
   // getrusage also counts what the process had before it became this program.

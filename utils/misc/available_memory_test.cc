@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,12 +26,14 @@ class System {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  int64_t Available() const {
-    return AvailableMemory(
-        {.meminfo = root_ + "/meminfo", .membership = root_ + "/cgroup", .groups = root_ + "/groups"});
-  }
+  int64_t Available() const { return AvailableMemory(Files()); }
+  std::optional<int64_t> Limit() const { return MemoryLimit(Files()); }
 
  private:
+  MemoryFiles Files() const {
+    return {.meminfo = root_ + "/meminfo", .membership = root_ + "/cgroup", .groups = root_ + "/groups"};
+  }
+
   const std::string root_;
 };
 
@@ -68,6 +71,30 @@ TEST_CASE("Control groups of version 1 have other files") {
   system.Write("groups/memory/memory.stat",
                "cache 9\ninactive_file 7\ntotal_inactive_file 100000\ntotal_active_file 50000\n");
   CHECK(system.Available() == 650000);
+}
+
+TEST_CASE("The limit is the least of the group's own and of those around it") {
+  System system;
+  CHECK(system.Limit() == std::nullopt);
+  system.Write("cgroup", "0::/job/task\n");
+  system.Write("groups/job/task/memory.max", "max\n");
+  CHECK(system.Limit() == std::nullopt);
+  system.Write("groups/job/memory.max", "900000\n");
+  CHECK(system.Limit() == 900000);
+  system.Write("groups/job/task/memory.max", "1000000\n");
+  CHECK(system.Limit() == 900000);
+  system.Write("groups/job/task/memory.max", "800000\n");
+  CHECK(system.Limit() == 800000);
+}
+
+TEST_CASE("Limits of version 1 are those of the process's groups, and none near 2^63") {
+  System system;
+  system.Write("cgroup", "4:memory:/user/task\n0::/\n");
+  system.Write("groups/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  CHECK(system.Limit() == std::nullopt);
+  system.Write("groups/memory/user/memory.limit_in_bytes", "2000000\n");
+  system.Write("groups/memory/user/task/memory.limit_in_bytes", "9223372036854771712\n");
+  CHECK(system.Limit() == 2000000);
 }
 
 TEST_CASE("The most memory that was resident is told when it is free again, too") {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/misc/run_files.h"
 
 namespace official::misc {
 namespace {
@@ -35,8 +36,8 @@ bool IsSameOrInside(const fs::path& path, const fs::path& directory) {
 
 // Also true for what a run leaves that ends before its first checkpoint; but not for labels.txt, which data have, too.
 bool IsWrittenByTraining(const std::string& file_name) {
-  for (const absl::string_view name :
-       {"checkpoint", "flags.txt", "metric.log", "benchmark_run.log", "graph.pbtxt", "algorithms.txt"}) {
+  for (const absl::string_view name : {kStateFile, kFlagsFile, kMetricLog, kRunLog, absl::string_view("graph.pbtxt"),
+                                       absl::string_view("algorithms.txt")}) {
     if (file_name == name) return true;
   }
   for (const absl::string_view prefix : {"model.ckpt", "events.out.tfevents.", "timeline-"}) {
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<fs::path>> EntriesToDelete(const std::string& model_d
     std::error_code ignored;
     fs::path resolved = fs::canonical(path, ignored);
     if (ignored) {  // the prefix of a checkpoint is no file
-      resolved = fs::canonical(path.string() + ".index", ignored);
+      resolved = fs::canonical(absl::StrCat(path.string(), kIndexSuffix), ignored);
     }
     return !ignored && IsSameOrInside(resolved, directory);
   };
@@ -97,10 +98,10 @@ absl::StatusOr<std::vector<fs::path>> EntriesToDelete(const std::string& model_d
 // oldest checkpoint first; what tells another --clean that this is a model_dir goes last.
 std::tuple<int, size_t, std::string> OrderOfDeletion(const fs::path& entry) {
   const std::string name = entry.filename().string();
-  const int kind = name == "checkpoint"                ? 0
-                   : absl::StrContains(name, ".index") ? kIndex
-                   : !IsWrittenByTraining(name)        ? kIndex + 1
-                                                       : kIndex + 2;
+  const int kind = name == kStateFile                      ? 0
+                   : absl::StrContains(name, kIndexSuffix) ? kIndex
+                   : !IsWrittenByTraining(name)            ? kIndex + 1
+                                                           : kIndex + 2;
   return {kind, name.size(), name};  // among names of the same form, the longer has the larger number
 }
 

@@ -1,6 +1,7 @@
 #include "utils/misc/text.h"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -65,6 +66,41 @@ std::vector<std::string> NearestNames(absl::string_view name, const std::vector<
   }
   if (nearest.size() > kMaxSuggestions) nearest.resize(kMaxSuggestions);
   return nearest;
+}
+
+size_t Utf8CharacterLength(absl::string_view text) {
+  if (text.empty()) return 0;
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  if (byte(0) < 0x80) return 1;
+  const size_t length = byte(0) >= 0xF0 ? 4 : byte(0) >= 0xE0 ? 3 : 2;
+  if (byte(0) < 0xC2 || byte(0) > 0xF4 || text.size() < length) return 0;
+  uint32_t code = byte(0) & (0xFF >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3F);
+  }
+  constexpr uint32_t kSmallest[] = {0x80, 0x800, 0x10000};  // of each length
+  const bool is_surrogate = code >= 0xD800 && code <= 0xDFFF;
+  return code < kSmallest[length - 2] || code > 0x10FFFF || is_surrogate ? 0 : length;
+}
+
+bool IsUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const size_t length = Utf8CharacterLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string ReplaceInvalidUtf8(absl::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const size_t length = Utf8CharacterLength(text);
+    absl::StrAppend(&valid, length > 0 ? text.substr(0, length) : "\xEF\xBF\xBD");
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return valid;
 }
 
 std::string Wrap(absl::string_view text, int indent, int width) {

@@ -39,6 +39,21 @@ TEST_CASE("Printable makes one short line") {
   CHECK(Printable(std::string(100000, 'x')).size() < 250);
 }
 
+TEST_CASE("Bytes that are not UTF-8 are replaced") {
+  for (const std::string text : {"", "a\x01\n", "naïve 日本 😀", "\u0080\uFFFF\U0010FFFF"}) {
+    CHECK(ReplaceInvalidUtf8(text) == text);
+  }
+  CHECK(ReplaceInvalidUtf8("rd\xe9") == "rd\uFFFD");
+  // A character that is cut off, one that is written longer than needed, a surrogate, one beyond Unicode.
+  CHECK(ReplaceInvalidUtf8("\xe6\x97|\xc0\xbc") == "\uFFFD\uFFFD|\uFFFD\uFFFD");
+  CHECK(ReplaceInvalidUtf8("\xed\xa0\x80") == "\uFFFD\uFFFD\uFFFD");
+  CHECK(ReplaceInvalidUtf8("\xf4\x90\x80\x80") == "\uFFFD\uFFFD\uFFFD\uFFFD");
+  CHECK(Utf8CharacterLength("日本") == 3);
+  CHECK(Utf8CharacterLength("") == 0);
+  CHECK(IsUtf8("rd \uFFFD 日本"));
+  CHECK_FALSE(IsUtf8("日本 rd\xe9"));
+}
+
 TEST_CASE("Wrap breaks between words") {
   CHECK(Wrap("one two three four", 2, 11) == "  one two\n  three\n  four\n");
   CHECK(Wrap("one incomprehensible", 0, 8) == "one\nincomprehensible\n");

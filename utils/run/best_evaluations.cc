@@ -9,6 +9,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/misc/run_files.h"
 #include "utils/train/checkpoint/linked_checkpoints.h"
 #include "utils/train/rounds.h"
 
@@ -16,22 +17,6 @@ namespace official::run {
 namespace {
 
 constexpr char kDirectory[] = "best";
-constexpr const char* kFilesOfRun[] = {"flags.txt", "labels.txt"};
-constexpr int64_t kMaxFileBytes = 16 << 20;
-
-// Gives a directory of checkpoints what programs read beside them.
-absl::Status CopyFilesOfRun(const std::string& from, const std::string& to) {
-  for (const char* const name : kFilesOfRun) {
-    const std::string copy = files::JoinPath(to, name);
-    const absl::StatusOr<std::string> text = files::ReadFile(files::JoinPath(from, name), kMaxFileBytes);
-    if (absl::IsNotFound(text.status())) continue;
-    RETURN_IF_ERROR(text.status());
-    if (files::ReadFile(copy, kMaxFileBytes).value_or("") != *text) {
-      RETURN_IF_ERROR(files::WriteFileAtomically(copy, *text));
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -72,7 +57,7 @@ absl::Status BestEvaluations::KeepBest(int64_t step) {
   steps.insert(step);
   const std::vector<int64_t> best = history_.Best(steps, *keep_best_);
   RETURN_IF_ERROR(train::LinkCheckpoints(model_dir_, directory, best, step));
-  RETURN_IF_ERROR(CopyFilesOfRun(model_dir_, directory));
+  RETURN_IF_ERROR(misc::CopyRunFiles(model_dir_, directory));
   if (best.back() == step) {
     LOG(INFO) << "step " << step << " is the best by " << keep_best_->metric << " so far: it is kept in " << directory;
   }

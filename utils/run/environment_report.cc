@@ -31,7 +31,9 @@
 #include "utils/distribute/grpc/connect_workers.h"
 #include "utils/flags/environment.h"
 #include "utils/logs/json.h"
+#include "utils/misc/available_memory.h"
 #include "utils/misc/gpu_count.h"
+#include "utils/misc/system_files.h"
 #include "utils/misc/version.h"
 #include "utils/run/usable_gpus.h"
 
@@ -46,24 +48,14 @@ std::string FirstLine(const std::string& path) {
   return std::string(absl::StripAsciiWhitespace(line));
 }
 
-// The rest of the first line that begins with `name` and a separator: "name : value", "name=value".
-std::string Field(const std::string& path, absl::string_view name, char separator) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(line, absl::MaxSplits(separator, 1));
-    if (absl::StripAsciiWhitespace(parts.first) == name) return std::string(absl::StripAsciiWhitespace(parts.second));
-  }
-  return "";
-}
-
 void AddText(Json::Object& object, const char* name, std::string value) {
   if (!value.empty()) object.emplace_back(name, std::move(value));
 }
 
 Json::Object System() {
   Json::Object system;
-  AddText(system, "distribution",
-          std::string(absl::StripSuffix(absl::StripPrefix(Field("/etc/os-release", "PRETTY_NAME", '='), "\""), "\"")));
+  const std::string distribution = misc::SystemField("/etc/os-release", "PRETTY_NAME", '=');
+  AddText(system, "distribution", std::string(absl::StripSuffix(absl::StripPrefix(distribution, "\""), "\"")));
   utsname name = {};
   if (uname(&name) == 0) {
     system.emplace_back("kernel", absl::StrCat(name.sysname, " ", name.release, " ", name.version));
@@ -76,7 +68,7 @@ Json::Object System() {
 // Those that decide which kernels run.
 std::string VectorFlags() {
   std::vector<std::string> found;
-  for (const absl::string_view flag : absl::StrSplit(Field("/proc/cpuinfo", "flags", ':'), ' ')) {
+  for (const absl::string_view flag : absl::StrSplit(misc::SystemField("/proc/cpuinfo", "flags"), ' ')) {
     const bool is_vector = absl::StartsWith(flag, "avx") || absl::StartsWith(flag, "amx") ||
                            absl::StartsWith(flag, "sse4") || flag == "fma" || flag == "f16c" || flag == "bmi2";
     if (is_vector) found.emplace_back(flag);
@@ -86,7 +78,7 @@ std::string VectorFlags() {
 
 Json::Object Processor() {
   Json::Object processor;
-  AddText(processor, "model", Field("/proc/cpuinfo", "model name", ':'));
+  AddText(processor, "model", misc::SystemField("/proc/cpuinfo", "model name"));
   AddText(processor, "vector_flags", VectorFlags());
   processor.emplace_back("kernels_use", compute::IsaName(compute::CpuIsa()));
   processor.emplace_back("cores_online", int64_t{sysconf(_SC_NPROCESSORS_ONLN)});
@@ -96,31 +88,14 @@ Json::Object Processor() {
   return processor;
 }
 
-// The limit of the process's control group; "" if it has none.
-std::string MemoryLimit() {
-  const std::string group = Field("/proc/self/cgroup", "0", ':');  // "0::/path"
-  const std::string path(absl::StripPrefix(group, ":"));
-  for (const std::string& file :
-       {absl::StrCat("/sys/fs/cgroup", path, "/memory.max"), std::string("/sys/fs/cgroup/memory.max"),
-        std::string("/sys/fs/cgroup/memory/memory.limit_in_bytes")}) {
-    const std::string limit = FirstLine(file);
-    if (!limit.empty()) return limit == "max" ? "" : limit;
-  }
-  return "";
-}
-
 Json::Object Memory() {
   Json::Object memory;
   for (const auto& [name, field] : {std::pair("total_bytes", "MemTotal"), {"available_bytes", "MemAvailable"}}) {
     int64_t kilobytes = 0;
-    const std::string text = Field("/proc/meminfo", field, ':');
+    const std::string text = misc::SystemField("/proc/meminfo", field);
     if (absl::SimpleAtoi(absl::StripSuffix(text, " kB"), &kilobytes)) memory.emplace_back(name, kilobytes * 1024);
   }
-  int64_t limit = 0;
-  constexpr int64_t kNone =
-      int64_t{1} << 60;  // what the first version of control groups has is a little less than 2^63
-  if (absl::SimpleAtoi(MemoryLimit(), &limit) && limit < kNone)
-    memory.emplace_back("limit_of_control_group_bytes", limit);
+  if (const auto limit = misc::MemoryLimit()) memory.emplace_back("limit_of_control_group_bytes", *limit);
   struct statvfs shared = {};
   if (statvfs("/dev/shm", &shared) == 0) {
     memory.emplace_back("dev_shm_bytes", static_cast<int64_t>(shared.f_blocks * shared.f_frsize));

@@ -1,4 +1,4 @@
-// Predictions for the lines of standard input, as they arrive.
+// Predictions for files, and for the lines of standard input, as they arrive.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "utils/logs/log.h"
 
 namespace official::run {
 
@@ -45,7 +47,7 @@ class ArrivingLines {
   std::string buffer_;
 };
 
-// Returns what a line stands for, or why it is bad.
+// Returns what a line stands for or a file has, or why it is bad.
 template <typename Item>
 using ReadLine = std::function<absl::StatusOr<Item>(const std::string& line)>;
 
@@ -99,6 +101,30 @@ absl::Status PredictLines(int fd, size_t max_batch, const ReadLine<Item>& read,
     }
     if (!out.flush()) return absl::AbortedError("cannot write to standard output");
   }
+}
+
+// Reads an item from each of the files with `read` and gives it to `predict`. A file that `read` refuses, with an error
+// that names it, is logged, and the others follow: at the end DataLoss says how many these were. The error of a file
+// that is the only one is returned as it is; so is, at once, one of `predict`, of a disk that cannot be read (Aborted)
+// or of memory.
+template <typename Item>
+absl::Status PredictFiles(const std::vector<std::string>& files, const ReadLine<Item>& read,
+                          const std::function<absl::Status(const Item&)>& predict) {
+  size_t bad = 0;
+  for (const std::string& file : files) {
+    const absl::StatusOr<Item> item = read(file);
+    const bool ends = absl::IsAborted(item.status()) || absl::IsResourceExhausted(item.status());
+    if (!item.ok() && (ends || files.size() == 1)) return item.status();
+    if (!item.ok()) {
+      LOG(ERROR) << item.status().message();
+      ++bad;
+      continue;
+    }
+    const absl::Status predicted = predict(*item);
+    if (!predicted.ok()) return predicted;
+  }
+  if (bad == 0) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(bad, " of ", files.size(), " files are bad; the log names them"));
 }
 
 }  // namespace official::run

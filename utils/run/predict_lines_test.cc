@@ -115,6 +115,27 @@ TEST_CASE("a line that is too long is a bad one") {
   }
 }
 
+TEST_CASE("bad files are named, the others predicted in order; the error of an only file stays as it is") {
+  std::vector<int> found;
+  const auto predict = [&](const int& number) {
+    found.push_back(number);
+    return number < 9 ? absl::OkStatus() : absl::InternalError("too large");
+  };
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  CHECK(PredictFiles<int>({"1", "2"}, Number, predict).ok());
+  const absl::Status status = PredictFiles<int>({"x", "3", "y", "4"}, Number, predict);
+  CHECK(absl::IsDataLoss(status));
+  CHECK(status.message() == "2 of 4 files are bad; the log names them");
+  CHECK_THAT(log.Text(), Contains("'x' is not a number") && Contains("'y' is not a number"));
+  CHECK(found == std::vector<int>{1, 2, 3, 4});
+  CHECK(PredictFiles<int>({"z"}, Number, predict) == Number("z").status());
+  CHECK_THAT(log.Text(), !Contains("'z'"));
+  CHECK(absl::IsInternal(PredictFiles<int>({"x", "9", "5"}, Number, predict)));
+  CHECK(found.back() == 9);
+  const auto read = [](const std::string&) -> absl::StatusOr<int> { return absl::AbortedError("the disk is ill"); };
+  CHECK(absl::IsAborted(PredictFiles<int>({"1", "2"}, read, predict)));
+}
+
 TEST_CASE("an error of the prediction ends it") {
   Pipe pipe;
   pipe.Write("1\n2\n");

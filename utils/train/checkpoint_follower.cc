@@ -9,6 +9,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/misc/run_files.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/rounds.h"
 
@@ -47,7 +48,7 @@ std::optional<CheckpointFollower::Latest> CheckpointFollower::FindLatest() const
   const std::optional<std::string> name = LatestCheckpointName(model_dir_);
   if (!name) return std::nullopt;
   Latest latest = {.name = *name, .files = ""};
-  for (const char* const suffix : {".data-00000-of-00001", ".index"}) {
+  for (const absl::string_view suffix : {misc::kDataSuffix, misc::kIndexSuffix}) {
     struct stat info = {};
     if (stat(absl::StrCat(files::JoinPath(model_dir_, *name), suffix).c_str(), &info) != 0) continue;
     absl::StrAppend(&latest.files, info.st_ino, " ", info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, " ");

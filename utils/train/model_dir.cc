@@ -14,6 +14,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/misc/run_files.h"
 #include "utils/train/evaluations/evaluation_history.h"
 #include "utils/train/run_lock.h"
 #include "utils/train/summary/graph_summary.h"
@@ -21,7 +22,6 @@
 namespace official::train {
 namespace {
 
-constexpr absl::string_view kFlagsFile = "flags.txt";
 constexpr absl::string_view kAlgorithmsFile = "algorithms.txt";
 constexpr absl::string_view kEvaluatedStepFile = "eval/evaluated_step";
 constexpr char kSamplesTag[] = "samples";
@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<ModelDir>> ModelDir::Open(TrainOptions options, U
 absl::Status ModelDir::CheckCanWrite(const std::string& model_dir) {
   RETURN_IF_ERROR(files::CheckCanWriteIn(model_dir));
   for (const absl::string_view name :
-       {absl::string_view("checkpoint"), kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile, kEvaluationHistoryFile}) {
+       {misc::kStateFile, misc::kFlagsFile, kAlgorithmsFile, kEvaluatedStepFile, kEvaluationHistoryFile}) {
     RETURN_IF_ERROR(files::CheckRegularOrMissing(files::JoinPath(model_dir, name)));
   }
   return files::CheckDirectoryOrMissing(files::JoinPath(model_dir, "eval"));
@@ -76,7 +76,7 @@ absl::Status ModelDir::BeginTraining(int64_t step, const compute::Graph& graph) 
   RETURN_IF_ERROR(train_events_->AddGraphDef(GraphDefOf(graph)));
   if (flags.empty()) return absl::OkStatus();
   if (step > 0) LogChangedFlags();
-  return files::WriteFileAtomically(File(kFlagsFile), flags);
+  return files::WriteFileAtomically(File(misc::kFlagsFile), flags);
 }
 
 absl::StatusOr<EventWriter*> ModelDir::EvalEvents() {
@@ -100,7 +100,7 @@ absl::Status ModelDir::AddEvalSamples(int64_t step, EvalSamples samples) {
 
 void ModelDir::LogChangedFlags(absl::Span<const std::string> names) const {
   if (use_ == Use::kNone) return;
-  const absl::StatusOr<std::string> before = files::ReadFile(File(kFlagsFile), kMaxFlagsBytes);
+  const absl::StatusOr<std::string> before = files::ReadFile(File(misc::kFlagsFile), kMaxFlagsBytes);
   if (!before.ok() || options_.flags_text.empty()) return;
   const std::vector<absl::string_view> old_lines = absl::StrSplit(*before, '\n');
   std::vector<std::string> changes;

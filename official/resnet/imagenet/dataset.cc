@@ -2,15 +2,14 @@
 
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "official/resnet/imagenet/example_record.h"
 #include "official/resnet/imagenet/preprocessing.h"
-#include "official/resnet/imagenet/shards.h"
 #include "utils/compute/core/status.h"
 #include "utils/data/free_list.h"
+#include "utils/data/numbered_files.h"
 #include "utils/data/records/tf_record_index.h"
 #include "utils/data/worker_pool.h"
 #include "utils/files/files.h"
@@ -108,10 +107,21 @@ data::ElementSpec ImagenetSpec() {
           .labels = {{"", {DType::kInt32, {}}}}};
 }
 
+absl::StatusOr<std::vector<std::string>> FindImagenetFiles(const std::string& data_dir, const std::string& split) {
+  ASSIGN_OR_RETURN(std::vector<std::string> paths,
+                   data::FindNumberedFiles(data_dir, /*max_begin=*/0, [&](auto set) { return set == split; }));
+  if (!paths.empty()) return paths;
+  return absl::NotFoundError(absl::StrFormat(
+      "%s has no files %s-*-of-*; name their directory with --data_dir, convert images with "
+      "`imagenet_to_tfrecords_main --images_dir=IMAGES --output_dir=%s --split=%s`, or train without data with "
+      "--use_synthetic_data",
+      data_dir, split, data_dir, split));
+}
+
 absl::StatusOr<ImagenetRecords> OpenImagenet(const std::string& data_dir, ImagenetPart part,
                                              const std::string& cache_dir, const BadRecordsPtr& bad) {
   const std::string split = part == ImagenetPart::kTrain ? "train" : "validation";
-  ASSIGN_OR_RETURN(const std::vector<std::string> paths, FindShards(data_dir, split));
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths, FindImagenetFiles(data_dir, split));
   const std::string cache =
       cache_dir.empty() ? "" : files::JoinPath(cache_dir, absl::StrCat("records-", split, ".index"));
   ASSIGN_OR_RETURN(data::TFRecordIndex index, data::TFRecordIndex::Build(paths, cache, bad.get()));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "official/resnet/imagenet/preprocessing.h"
@@ -25,6 +26,10 @@ enum class ImagenetPart { kTrain, kValidation };
 
 // The records of a part, opened and counted.
 using ImagenetRecords = std::shared_ptr<const data::TFRecordIndex>;
+
+// Returns the paths of all files <split>-*-of-* in `data_dir`, in order; `split` is "train" or "validation". NotFound,
+// with what to do, if there is none; DataLoss if some are missing, or are not of the same set.
+absl::StatusOr<std::vector<std::string>> FindImagenetFiles(const std::string& data_dir, const std::string& split);
 
 // Opens the files train-*-of-* or validation-*-of-* in `data_dir`: finds where each record begins, and reads no images.
 // With a `cache_dir` the result is kept there for the next time, in records-train.index or records-validation.index.

@@ -241,7 +241,15 @@ TEST_CASE_METHOD(Fixture, "An index that was kept gives the same records, and ea
 
 TEST_CASE_METHOD(Fixture, "Data sets that are not there, damaged or empty are refused when they are opened") {
   const auto error = [&] { return OpenImagenet(directory_, ImagenetPart::kValidation).status(); };
+  Write("train-00000-of-00001", {Record(1)});
   CHECK(absl::IsNotFound(error()));
+  CHECK_THAT(std::string(error().message()), Contains(directory_ + " has no files validation-*-of-*") &&
+                                                 Contains("imagenet_to_tfrecords_main --images_dir=IMAGES") &&
+                                                 Contains("--use_synthetic_data"));
+  Write("validation-00001-of-00001", {Record(1)});  // they are counted from 0
+  CHECK(absl::IsDataLoss(error()));
+  CHECK_THAT(std::string(error().message()), Contains("is missing validation-00000-of-00001: it has 0 of 1 files"));
+  std::filesystem::remove(Path("validation-00001-of-00001"));
   Write("validation-00000-of-00001", {});
   CHECK_THAT(std::string(error().message()), Contains("no records"));
   Write("validation-00000-of-00001", {Record(1)});

@@ -14,11 +14,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "official/transformer/text/lines.h"
 #include "official/transformer/text/subtokenizer.h"
 #include "official/transformer/text/unicode.h"
 #include "official/transformer/text/vocabulary.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/numbered_files.h"
 #include "utils/data/permutation.h"
 #include "utils/data/records/tf_record.h"
 #include "utils/files/crc32c.h"
@@ -31,6 +33,10 @@ namespace official::transformer {
 namespace {
 
 constexpr char kOriginName[] = "prepared.txt";
+
+// The tags of the training and the evaluation files in their names.
+constexpr absl::string_view kTrainTag = "train";
+constexpr absl::string_view kEvalTag = "dev";
 
 struct TextFile {
   std::string path;
@@ -126,12 +132,12 @@ std::string SerializeExample(const std::vector<int32_t>& inputs, const std::vect
   return bytes;
 }
 
-// The files of one part of the data.
+// The files of one part of the data, <set>-00001-of-<num_shards> and so on.
 class Shards {
  public:
-  Shards(const PrepareOptions& options, absl::string_view tag, int num_shards) {
+  Shards(const std::string& data_dir, absl::string_view set, int num_shards) {
     for (int shard = 1; shard <= num_shards; ++shard) {
-      paths_.push_back(files::JoinPath(options.data_dir, ShardName(options.records, tag, shard, num_shards)));
+      paths_.push_back(files::JoinPath(data_dir, data::NumberedName(set, shard, num_shards)));
     }
   }
 
@@ -283,10 +289,6 @@ std::string LanguageOf(const std::vector<std::string>& paths) {
 
 }  // namespace
 
-std::string ShardName(absl::string_view records, absl::string_view tag, int shard, int num_shards) {
-  return absl::StrFormat("%s-%s-%05d-of-%05d", records, tag, shard, num_shards);
-}
-
 DataNames NamesFor(const ParallelText& train, int64_t vocab_size) {
   const std::string source = LanguageOf(train.sources), target = LanguageOf(train.targets);
   if (source.empty() || target.empty()) return {absl::StrCat("vocab.", vocab_size), "text"};
@@ -321,8 +323,9 @@ absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options) {
 
   const auto write = [&](absl::string_view tag, int num_shards, const ParallelText& text,
                          const std::vector<int64_t>& num_lines, std::optional<uint64_t> seed) -> absl::Status {
-    Shards shards(options, tag, num_shards);
-    const std::string first = ShardName(options.records, tag, 1, num_shards);
+    const std::string set = absl::StrCat(options.records, "-", tag);
+    Shards shards(options.data_dir, set, num_shards);
+    const std::string first = data::NumberedName(set, 1, num_shards);
     if (shards.AllExist()) {
       LOG(INFO) << first << " and the files after it exist already";
       return absl::OkStatus();

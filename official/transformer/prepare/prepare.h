@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "official/transformer/text/vocabulary_builder.h"
 
 namespace official::transformer {
@@ -35,14 +34,6 @@ struct PrepareResult {
   int64_t train_sentences = 0, eval_sentences = 0;
 };
 
-// The tags of the training and the evaluation files in their names.
-inline constexpr absl::string_view kTrainTag = "train";
-inline constexpr absl::string_view kEvalTag = "dev";
-
-// Returns upstream's name for file number `shard`, counted from 1: "wmt32k-train-00001-of-00100" for "wmt32k" and
-// "train".
-std::string ShardName(absl::string_view records, absl::string_view tag, int shard, int num_shards);
-
 // The names of the files for the languages of a text, which are the extensions of its files: for train.en and train.de
 // upstream's, for train.en and train.fr "vocab.enfr.32768" and "en-fr", and for other extensions "vocab.32768" and
 // "text".
@@ -53,13 +44,13 @@ struct DataNames {
 DataNames NamesFor(const ParallelText& train, int64_t vocab_size);
 
 // Writes the vocabulary, <records>-train-*-of-* and <records>-dev-00001-of-00001. Sentence i goes, without the blanks
-// around it, into file 1 + i % num_train_shards, whose records are then put in a random order; those of `eval` keep
-// their order. The same text, options and seed make the same bytes. A file appears under its name only when it is
-// complete, and an existing one is kept: a second call finishes what an interrupted one left. Holds at most one file in
-// memory. DataLoss, naming file and line or both files and counts, if a text is not UTF-8, has no lines, or the numbers
-// of lines of the two sides differ; FailedPrecondition if data_dir holds files made from another text or with other
-// options (prepared.txt tells: names, sizes and checksums of the text); NotFound if a text is missing; other errors as
-// in utils/files.
+// around it, into file 1 + i % num_train_shards (upstream counts from 1), whose records are then put in a random order;
+// those of `eval` keep their order. The same text, options and seed make the same bytes. A file appears under its name
+// only when it is complete, and an existing one is kept: a second call finishes what an interrupted one left. Holds at
+// most one file in memory. DataLoss, naming file and line or both files and counts, if a text is not UTF-8, has no
+// lines, or the numbers of lines of the two sides differ; FailedPrecondition if data_dir holds files made from another
+// text or with other options (prepared.txt tells: names, sizes and checksums of the text); NotFound if a text is
+// missing; other errors as in utils/files.
 absl::StatusOr<PrepareResult> PrepareData(const PrepareOptions& options);
 
 }  // namespace official::transformer

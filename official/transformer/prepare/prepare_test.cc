@@ -93,7 +93,7 @@ TEST_CASE_METHOD(Fixture, "Sentences become records with upstream's names, sprea
   std::vector<int> order;
   for (int shard = 0; shard < 3; ++shard) {
     std::vector<bool> found(50);
-    for (const auto& [inputs, targets] : Records(ShardName("wmt32k", kTrainTag, shard + 1, 3))) {
+    for (const auto& [inputs, targets] : Records(absl::StrFormat("wmt32k-train-%05d-of-00003", shard + 1))) {
       int number;
       REQUIRE(std::sscanf(text(inputs).c_str(), "sentence number %d", &number) == 1);
       CHECK(text(targets) == absl::StrCat("Satz Nummer ", number));  // without blanks and \r

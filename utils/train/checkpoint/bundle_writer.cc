@@ -9,6 +9,7 @@
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/crc32c.h"
+#include "utils/misc/run_files.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/protos/tensor_conversion.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -66,7 +67,7 @@ std::string BuildTable(const std::map<std::string, std::string>& entries) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<BundleWriter>> BundleWriter::Create(const std::string& prefix) {
-  ASSIGN_OR_RETURN(auto data, files::AtomicFile::Create(absl::StrCat(prefix, ".data-00000-of-00001")));
+  ASSIGN_OR_RETURN(auto data, files::AtomicFile::Create(absl::StrCat(prefix, misc::kDataSuffix)));
   return std::unique_ptr<BundleWriter>(new BundleWriter(prefix, std::move(data)));
 }
 
@@ -125,7 +126,7 @@ absl::Status BundleWriter::AddStrings(const std::string& name, const compute::Sh
 }
 
 absl::Status BundleWriter::Finish() {
-  ASSIGN_OR_RETURN(const auto index, files::AtomicFile::Create(absl::StrCat(prefix_, ".index")));
+  ASSIGN_OR_RETURN(const auto index, files::AtomicFile::Create(absl::StrCat(prefix_, misc::kIndexSuffix)));
   RETURN_IF_ERROR(index->Append(BuildTable(entries_)));
   // Both files are on the disk before either gets its name, so that whoever finds the names after a crash finds the
   // bytes.

@@ -9,20 +9,21 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/files/link_or_copy.h"
+#include "utils/misc/run_files.h"
 #include "utils/train/checkpoint/state_file.h"
 
 namespace official::train {
 namespace {
 
-std::string NameOf(int64_t step) { return absl::StrCat(kPrefix, step); }
+std::string NameOf(int64_t step) { return absl::StrCat(misc::kCheckpointPrefix, step); }
 
 // Removes data without an index: of a link or a removal that was cut short.
 absl::Status RemoveDataWithoutIndex(const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(directory));
   for (absl::string_view name : names) {
-    if (!absl::ConsumeSuffix(&name, kDataSuffix) || !StepOf(name)) continue;
+    if (!absl::ConsumeSuffix(&name, misc::kDataSuffix) || !StepOf(name)) continue;
     const std::string path = files::JoinPath(directory, name);
-    if (!files::Exists(absl::StrCat(path, kIndexSuffix)))
+    if (!files::Exists(absl::StrCat(path, misc::kIndexSuffix)))
       RETURN_IF_ERROR(RemoveCheckpoint(directory, std::string(name)));
   }
   return absl::OkStatus();
@@ -36,10 +37,10 @@ absl::Status LinkCheckpoint(const std::string& model_dir, const std::string& dir
     std::error_code error;
     return std::filesystem::equivalent(absl::StrCat(from, suffix), absl::StrCat(to, suffix), error);
   };
-  if (is_same(kDataSuffix) && is_same(kIndexSuffix)) return absl::OkStatus();
+  if (is_same(misc::kDataSuffix) && is_same(misc::kIndexSuffix)) return absl::OkStatus();
   RETURN_IF_ERROR(RemoveCheckpoint(directory, name));
-  for (const absl::string_view suffix : {kDataSuffix, kMetaSuffix, kIndexSuffix}) {
-    if (suffix == kMetaSuffix && !files::Exists(absl::StrCat(from, suffix))) continue;
+  for (const absl::string_view suffix : {misc::kDataSuffix, misc::kMetaSuffix, misc::kIndexSuffix}) {
+    if (suffix == misc::kMetaSuffix && !files::Exists(absl::StrCat(from, suffix))) continue;
     RETURN_IF_ERROR(files::LinkOrCopy(absl::StrCat(from, suffix), absl::StrCat(to, suffix)));
     RETURN_IF_ERROR(files::SyncDirectory(directory));
   }

@@ -71,7 +71,4 @@ absl::Status WriteSafetensors(const std::string& path, const std::map<std::strin
                               const std::map<std::string, std::string>& strings,
                               const std::map<std::string, std::string>& metadata);
 
-// True if safetensors can hold the text: it is UTF-8.
-bool IsUtf8(absl::string_view text);
-
 }  // namespace official::train

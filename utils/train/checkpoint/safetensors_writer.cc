@@ -25,7 +25,7 @@ size_t TypeIndex(compute::DType dtype) {
 }
 
 absl::StatusOr<std::string> Quoted(absl::string_view text) {
-  if (!IsUtf8(text)) {
+  if (!misc::IsUtf8(text)) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", misc::Printable(text), "\" is not UTF-8, which safetensors needs; rename it"));
   }
@@ -83,15 +83,6 @@ std::string LittleEndian(uint64_t value) {
 }
 
 }  // namespace
-
-bool IsUtf8(absl::string_view text) {
-  try {
-    const std::string dumped = nlohmann::json(std::string(text)).dump();
-    return true;
-  } catch (const nlohmann::json::type_error&) {
-    return false;
-  }
-}
 
 absl::Status WriteSafetensors(const std::string& path, const std::map<std::string, SafetensorsTensor>& tensors,
                               const std::map<std::string, std::string>& strings,

@@ -13,6 +13,7 @@
 #include "utils/compute/core/check.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/misc/run_files.h"
 
 namespace official::train {
 namespace {
@@ -27,7 +28,7 @@ class SilentErrors : public google::protobuf::io::ErrorCollector {
 
 std::optional<int64_t> StepOf(absl::string_view name) {
   int64_t step;
-  if (!absl::ConsumePrefix(&name, kPrefix) || !absl::SimpleAtoi(name, &step)) return std::nullopt;
+  if (!absl::ConsumePrefix(&name, misc::kCheckpointPrefix) || !absl::SimpleAtoi(name, &step)) return std::nullopt;
   // "007" is none, since the step would be looked for as "7".
   if (step < 0 || absl::StrCat(step) != name) return std::nullopt;
   return step;
@@ -39,14 +40,14 @@ absl::StatusOr<std::set<int64_t>> StepsInDirectory(const std::string& directory)
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(directory));
   std::set<int64_t> steps;
   for (absl::string_view name : names) {
-    if (!absl::ConsumeSuffix(&name, kIndexSuffix)) continue;
+    if (!absl::ConsumeSuffix(&name, misc::kIndexSuffix)) continue;
     if (const std::optional<int64_t> step = StepOf(name)) steps.insert(*step);
   }
   return steps;
 }
 
 absl::StatusOr<tensorflow::CheckpointState> ReadStateFile(const std::string& directory) {
-  const std::string path = files::JoinPath(directory, kStateFile);
+  const std::string path = files::JoinPath(directory, misc::kStateFile);
   ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path, kMaxStateFileBytes));
   tensorflow::CheckpointState state;
   SilentErrors errors;
@@ -67,7 +68,7 @@ absl::Status WriteStateFile(const std::string& directory, const std::vector<std:
   for (const std::string& path : paths) state.add_all_model_checkpoint_paths(path);
   std::string text;
   OFFICIAL_CHECK(google::protobuf::TextFormat::PrintToString(state, &text));
-  return files::WriteFileAtomically(files::JoinPath(directory, kStateFile), text);
+  return files::WriteFileAtomically(files::JoinPath(directory, misc::kStateFile), text);
 }
 
 bool IsDamage(const absl::Status& status) { return absl::IsNotFound(status) || absl::IsDataLoss(status); }
@@ -78,10 +79,10 @@ absl::Status RemoveCheckpoint(const std::string& directory, const std::string& p
   const std::string named = files::DirectoryOf(files::JoinPath(directory, path));
   if (!StepOf(name) || !std::filesystem::equivalent(named, directory, error)) return absl::OkStatus();
   // The index first: without it there is no checkpoint, whatever else is left.
-  RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(directory, absl::StrCat(name, kIndexSuffix))));
+  RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(directory, absl::StrCat(name, misc::kIndexSuffix))));
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(directory));
   for (const std::string& file : names) {
-    if (file == absl::StrCat(name, kMetaSuffix) || absl::StartsWith(file, name + ".data-")) {
+    if (file == absl::StrCat(name, misc::kMetaSuffix) || absl::StartsWith(file, name + ".data-")) {
       RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(directory, file)));
     }
   }

@@ -14,12 +14,6 @@
 
 namespace official::train {
 
-inline constexpr absl::string_view kStateFile = "checkpoint";
-inline constexpr absl::string_view kPrefix = "model.ckpt-";
-inline constexpr absl::string_view kIndexSuffix = ".index";
-inline constexpr absl::string_view kDataSuffix = ".data-00000-of-00001";
-inline constexpr absl::string_view kMetaSuffix = ".meta";
-
 // Returns the step of "model.ckpt-<step>"; nothing for other names, among them those of a step with leading zeros.
 std::optional<int64_t> StepOf(absl::string_view name);
 
