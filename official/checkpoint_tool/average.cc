@@ -13,6 +13,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/flags/console.h"
+#include "utils/misc/run_files.h"
 #include "utils/misc/text.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 #include "utils/train/run_lock.h"
@@ -21,10 +22,6 @@ namespace official::checkpoint_tool {
 namespace {
 
 using train::StoredTensor;
-
-// What a program reads in --model_dir beyond the checkpoint: the flags of its network, and the names of the classes.
-constexpr const char* kFilesOfRun[] = {"flags.txt", "labels.txt"};
-constexpr int64_t kMaxFileBytes = 16 << 20;
 
 bool IsDirectory(const std::string& path) {
   std::error_code error;
@@ -107,16 +104,6 @@ absl::Status CheckOutputDirectory(const std::string& directory, const std::vecto
       absl::StrCat(directory, " exists and is not empty; add --overwrite to write the average into it"));
 }
 
-absl::Status CopyFilesOfRun(const std::string& from, const std::string& to) {
-  for (const char* const name : kFilesOfRun) {
-    const absl::StatusOr<std::string> text = files::ReadFile(files::JoinPath(from, name), kMaxFileBytes);
-    if (absl::IsNotFound(text.status())) continue;
-    RETURN_IF_ERROR(text.status());
-    RETURN_IF_ERROR(files::WriteFileAtomically(files::JoinPath(to, name), *text));
-  }
-  return absl::OkStatus();
-}
-
 // Writes the checkpoint last: until it is there, the directory has none.
 absl::Status WriteAverage(std::vector<Checkpoint>& sources, int64_t step, const std::string& directory) {
   std::vector<Checkpoint*> all;
@@ -142,12 +129,14 @@ absl::Status WriteAverage(std::vector<Checkpoint>& sources, int64_t step, const 
   }
   // All that are there already are kept.
   ASSIGN_OR_RETURN(const auto saver, train::CheckpointSaver::Open(directory, /*keep_max=*/0));
-  RETURN_IF_ERROR(CopyFilesOfRun(files::DirectoryOf(last.path), directory));
+  RETURN_IF_ERROR(misc::CopyRunFiles(files::DirectoryOf(last.path), directory));
   return saver->SaveInTurn(step, tensors, strings);
 }
 
-void RemoveFilesOfRun(const std::string& directory) {
-  for (const char* const name : kFilesOfRun) files::RemoveFile(files::JoinPath(directory, name)).IgnoreError();
+void RemoveRunFiles(const std::string& directory) {
+  for (const absl::string_view name : misc::kRunFiles) {
+    files::RemoveFile(files::JoinPath(directory, name)).IgnoreError();
+  }
 }
 
 }  // namespace
@@ -172,11 +161,11 @@ absl::Status Average(const Words& words, const Options& options, std::ostream& o
     const bool is_new = !files::Exists(directory);
     ASSIGN_OR_RETURN(const auto lock, train::RunLock::Acquire(directory));
     if (const absl::Status status = WriteAverage(sources, step, directory); !status.ok()) {
-      if (is_new) RemoveFilesOfRun(directory);  // the lock removes the empty directory
+      if (is_new) RemoveRunFiles(directory);  // the lock removes the empty directory
       return status;
     }
   }
-  const std::string prefix = files::JoinPath(directory, absl::StrCat("model.ckpt-", step));
+  const std::string prefix = files::JoinPath(directory, absl::StrCat(misc::kCheckpointPrefix, step));
   if (options.json) {
     logs::Json::Array averaged;
     for (const Checkpoint& source : sources) averaged.push_back(source.path);

@@ -14,6 +14,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
+#include "utils/misc/run_files.h"
 #include "utils/misc/text.h"
 #include "utils/train/checkpoint/bundle.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
@@ -76,7 +77,7 @@ absl::StatusOr<int> WriteBundle(const Checkpoint& source, const VariableNames& n
   RETURN_IF_ERROR(writer->Finish());
   // The files of a checkpoint that was overwritten: other shards, and the graph of its variables.
   for (const std::string& file : FilesOfBundle(prefix)) {
-    if (absl::EndsWith(file, ".index") || absl::EndsWith(file, ".data-00000-of-00001")) continue;
+    if (absl::EndsWith(file, misc::kIndexSuffix) || absl::EndsWith(file, misc::kDataSuffix)) continue;
     RETURN_IF_ERROR(files::RemoveFile(file));
   }
   return static_cast<int>(names.size());
@@ -94,7 +95,7 @@ absl::StatusOr<int> WriteSafetensors(const Checkpoint& source, const VariableNam
     }
     if (variable.dtype_name != "string") return source.reader->Read(old_name).status();
     ASSIGN_OR_RETURN(const std::vector<std::string> texts, source.reader->ReadStrings(old_name));
-    if (variable.shape.rank() == 0 && train::IsUtf8(texts[0])) {
+    if (variable.shape.rank() == 0 && misc::IsUtf8(texts[0])) {
       strings[new_name] = texts[0];
     } else {
       LOG(WARNING) << "variable " << misc::Printable(old_name) << " (" << TypeText(variable)
@@ -161,7 +162,8 @@ absl::Status CheckOutput(const Output& output) {
                                                    files::JoinPath(path.empty() ? "." : path, "model.ckpt-0"),
                                                    ", or a .safetensors file"));
   }
-  if (absl::EndsWith(path, ".index") || absl::StrContains(std::filesystem::path(path).filename().string(), ".data-")) {
+  if (absl::EndsWith(path, misc::kIndexSuffix) ||
+      absl::StrContains(std::filesystem::path(path).filename().string(), ".data-")) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is one file of a checkpoint; name its prefix, without .index or .data-..."));
   }

@@ -114,5 +114,18 @@ TEST_CASE("The average has the last checkpoint's strings, of any shape") {
   CHECK(reader->ReadStrings("s").value() == std::vector<std::string>{"c", "d"});
 }
 
+TEST_CASE("All variables are shown but those that cannot be read; one of these that is named is an error") {
+  const std::string prefix = kDirectory + "/many-strings";
+  auto writer = train::BundleWriter::Create(prefix).value();
+  constexpr size_t kTooMany = (1 << 20) + 1;
+  REQUIRE(writer->AddStrings("many", {kTooMany}, std::vector<std::string>(kTooMany)).ok());
+  REQUIRE(writer->AddStrings("text", {}, {"shown"}).ok());
+  REQUIRE(writer->Finish().ok());
+  std::ostringstream out;
+  REQUIRE(Show({prefix}, {}, out).ok());
+  CHECK_THAT(out.str(), Contains("text") && !Contains("many"));
+  CHECK(absl::IsUnimplemented(Show({prefix, "many"}, {}, out)));
+}
+
 }  // namespace
 }  // namespace official::checkpoint_tool

@@ -13,6 +13,7 @@
 #include "utils/flags/console.h"
 #include "utils/logs/live_line.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/run_files.h"
 #include "utils/misc/text.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
@@ -27,7 +28,7 @@ bool IsBad(const absl::Status& status) { return absl::IsDataLoss(status) || absl
 // True if a checkpoint that had an index has none any more: that is removed first. A link that leads nowhere is one.
 bool IsRemoved(const std::string& prefix) {
   std::error_code error;
-  const auto index = std::filesystem::symlink_status(absl::StrCat(prefix, ".index"), error);
+  const auto index = std::filesystem::symlink_status(absl::StrCat(prefix, misc::kIndexSuffix), error);
   return index.type() == std::filesystem::file_type::not_found;
 }
 
@@ -133,7 +134,7 @@ absl::Status Verify(const Words& words, const Options& options, std::ostream& ou
                       });
     // It may have been saved since they were listed; or the state file is of another directory, from which all was
     // moved.
-    if (is_missing && files::Exists(files::JoinPath(path, absl::StrCat(*latest, ".index")))) {
+    if (is_missing && files::Exists(files::JoinPath(path, absl::StrCat(*latest, misc::kIndexSuffix)))) {
       prefixes.push_back(files::JoinPath(path, *latest));
       is_missing = false;
     }
@@ -141,7 +142,7 @@ absl::Status Verify(const Words& words, const Options& options, std::ostream& ou
     for (const std::string& prefix : prefixes) RETURN_IF_ERROR(verifier.CheckOneOf(prefix));
     if (is_missing) {
       const std::string name = misc::Printable(*latest);
-      verifier.AddMissing(absl::StrCat(files::JoinPath(path, "checkpoint"), " names ", name,
+      verifier.AddMissing(absl::StrCat(files::JoinPath(path, misc::kStateFile), " names ", name,
                                        " as the latest checkpoint, but ", files::JoinPath(path, name),
                                        ".index does not exist"));
     }

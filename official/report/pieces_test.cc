@@ -132,6 +132,7 @@ TEST_CASE("Text in HTML") {
   // Not UTF-8: a lone byte, a character cut off, one written longer than needed, a surrogate, one beyond Unicode.
   CHECK(Escape("\xff|\xe6\x97|\xc0\xbc|\xed\xa0\x80|\xf5\x80\x80\x80").find('<') == std::string::npos);
   CHECK(Escape("\xff") == "\uFFFD");
+  CHECK(Escape("\u0085\u00A0\uFFFE") == "\uFFFD\u00A0\uFFFD");
   CHECK(Escape("\xe6\x97") == "\uFFFD\uFFFD");
   CHECK(Escape("\xc0\xbc") == "\uFFFD\uFFFD");
   CHECK(Escape("\xed\xa0\x80") == "\uFFFD\uFFFD\uFFFD");

@@ -14,6 +14,7 @@
 #include "official/report/python_json.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/misc/run_files.h"
 
 namespace official::report {
 namespace {
@@ -157,7 +158,7 @@ absl::StatusOr<Run> ReadRun(const std::string& path) {
     ASSIGN_OR_RETURN(const std::vector<std::string> eval_names, files::ListDirectory(eval));
     RETURN_IF_ERROR(ReadEventFiles(eval, eval_names, Split::kEvaluation, run, num_files));
   }
-  const std::string metric_log = files::JoinPath(path, "metric.log");
+  const std::string metric_log = files::JoinPath(path, misc::kMetricLog);
   if (files::Exists(metric_log)) {
     ++num_files;
     Curves logged;
@@ -183,8 +184,8 @@ absl::StatusOr<Run> ReadRun(const std::string& path) {
       run.notes.emplace_back(ops.status().message());
     }
   }
-  if (const auto text = ReadText(files::JoinPath(path, "flags.txt"), run)) run.flags = FlagsOf(*text);
-  if (const auto text = ReadText(files::JoinPath(path, "benchmark_run.log"), run)) {
+  if (const auto text = ReadText(files::JoinPath(path, misc::kFlagsFile), run)) run.flags = FlagsOf(*text);
+  if (const auto text = ReadText(files::JoinPath(path, misc::kRunLog), run)) {
     const nlohmann::json record = ParsePythonJson(*text);
     if (record.is_object()) {
       run.facts = FactsOf(record);

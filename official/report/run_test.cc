@@ -293,6 +293,9 @@ TEST_CASE("Facts of benchmark_run.log and flags") {
   const std::string deep = std::string(400000, '[') + std::string(400000, ']');
   Write(directory + "/benchmark_run.log", absl::StrCat(R"({"test_id": true, "model_name": )", deep, "}"));
   CHECK(ReadRun(directory).value().facts == NamedTexts{{"test id", "true"}});
+  // Bytes that are not UTF-8 are lone surrogates; others are characters beyond U+FFFF.
+  Write(directory + "/benchmark_run.log", R"({"model_name": "rd\udce9 \ud83d\ude00 \udcff\ud83d \\udce9"})");
+  CHECK(ReadRun(directory).value().facts == NamedTexts{{"model", "rd\uFFFD 😀 \uFFFD\uFFFD \\udce9"}});
   Write(directory + "/benchmark_run.log", "{");
   CHECK_THAT(ReadRun(directory).value().notes.at(0), Contains("benchmark_run.log is not a JSON object"));
 }

@@ -1,7 +1,5 @@
 #include "official/serve/serve_run.h"
 
-#include <sys/stat.h>
-
 #include <exception>
 #include <memory>
 #include <new>
@@ -11,16 +9,14 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "official/serve/checkpoint_watch.h"
 #include "official/serve/repeated_call.h"
 #include "official/serve/served_models.h"
 #include "utils/compute/core/status.h"
-#include "utils/files/files.h"
 #include "utils/logs/json.h"
 #include "utils/logs/log.h"
 #include "utils/misc/stop_signals.h"
-#include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::serve {
 namespace {
@@ -37,31 +33,6 @@ absl::StatusOr<std::unique_ptr<Servable>> OpenWarm(const std::string& model, con
   return servable;
 }
 
-// The latest checkpoint, as far as that can be seen without reading it: other files of the same name are another one.
-struct LatestFiles {
-  std::string name;   // "model.ckpt-600"
-  std::string state;  // inode, size and time of its index and its data
-
-  friend bool operator==(const LatestFiles&, const LatestFiles&) = default;
-};
-
-// Returns nothing if no state file can be read.
-std::optional<LatestFiles> FindLatestFiles(const std::string& model_dir) {
-  const std::optional<std::string> name = train::LatestCheckpointName(model_dir);
-  if (!name) return std::nullopt;
-  LatestFiles latest{*name, ""};
-  const absl::StatusOr<std::vector<std::string>> files = files::ListDirectory(model_dir);
-  if (!files.ok()) return latest;
-  for (const std::string& file : *files) {
-    struct stat found;
-    const bool belongs = file == absl::StrCat(*name, ".index") || absl::StartsWith(file, absl::StrCat(*name, ".data-"));
-    if (!belongs || stat(files::JoinPath(model_dir, file).c_str(), &found) != 0) continue;
-    absl::StrAppend(&latest.state, found.st_ino, " ", found.st_size, " ", found.st_mtim.tv_sec, ".",
-                    found.st_mtim.tv_nsec, "\n");
-  }
-  return latest;
-}
-
 // Looks for the checkpoints that take the place of the one that is served: a training writes the next one, or somebody
 // replaces or mends its files.
 class NewCheckpoints {
@@ -69,34 +40,26 @@ class NewCheckpoints {
   // `run` opens only the latest checkpoint. `served`: that before `first` was opened; nothing if `first` is of an older
   // one.
   NewCheckpoints(std::string model, const ServedRun& run, const Servable& first, std::optional<LatestFiles> served)
-      : model_(std::move(model)), run_(run), signature_(first.signature()), served_(std::move(served)) {}
+      : model_(std::move(model)), run_(run), signature_(first.signature()), watch_(std::move(served)) {}
 
-  // Returns a servable of the latest checkpoint if that is another than the last one that was returned and can be
-  // served. One that cannot is tried again after 1 call, 2, 4 and so on: it may be a file that is still being copied,
-  // or a disk that was away, but each try reads all of it.
+  // Returns a servable of the latest checkpoint if that is another than the last one that was returned, it is due, and
+  // it can be served. It may be one that is still being copied.
   std::unique_ptr<Servable> Open() {
     const std::optional<LatestFiles> files = FindLatestFiles(run_.config.train.model_dir);
-    if (!files || files == served_) return nullptr;
-    const std::string& latest = files->name;
-    const bool failed_before = latest == failed_;
-    if (failed_before && --calls_left_ > 0) return nullptr;
+    if (!watch_.IsDue(files)) return nullptr;
     absl::StatusOr<std::unique_ptr<Servable>> opened = TryToOpen();
     if (!opened.ok()) {
-      if (!failed_before) {
-        LOG(WARNING) << latest << " is not served, but the one before: " << opened.status().message();
+      if (watch_.Failed()) {
+        LOG(WARNING) << files->name << " is not served, but the one before: " << opened.status().message();
       }
-      failed_ = latest;
-      calls_between_ = failed_before ? 2 * calls_between_ : 1;
-      calls_left_ = calls_between_;
       return nullptr;
     }
-    served_ = files;
-    failed_.reset();
+    watch_.Served();
     return *std::move(opened);
   }
 
   // The name of the last checkpoint that Open has returned a servable of.
-  const std::string& served() const { return served_->name; }
+  const std::string& served() const { return watch_.served()->name; }
 
  private:
   // Does the same as OpenLatest. Nothing is thrown: the one before must still be served.
@@ -119,9 +82,7 @@ class NewCheckpoints {
   const std::string model_;
   const ServedRun& run_;
   const Signature signature_;
-  std::optional<LatestFiles> served_;           // the last one that was returned
-  std::optional<std::string> failed_;           // the name of one that could not be served
-  int64_t calls_between_ = 0, calls_left_ = 0;  // until that is tried again
+  CheckpointWatch watch_;
 };
 
 std::string UrlHost(const std::string& host) {

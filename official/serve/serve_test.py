@@ -651,7 +651,8 @@ class OtherModelsTest(ProgramTestCase):
         flags = ("--dataset=ml-100k", "--batch_size=1000", "--max_train_steps=1", "--num_eval_negatives=20")
         self.assert_succeeded(self.execute(ncf, *flags, f"--data_dir={data_dir}", f"--model_dir={model_dir}"))
         moved = data_dir.rename(self.folder / "moved_movielens") / "u.data"
-        words = [f"the training had ml-100k in {data_dir}, where it is no longer", "--ratings_file"]
+        told = f"the training had ml-100k in {data_dir}, which is not found from here; put it back"
+        words = [told, "--ratings_file"]
         self.assert_refused(self.execute(serve, f"--model_dir={model_dir}"), 66, *words)
         status, answer = self.predict(Server(self, model_dir, f"--ratings_file={moved}"), "ncf", [7])
         self.assertEqual(status, 200, answer)
@@ -662,6 +663,13 @@ class OtherModelsTest(ProgramTestCase):
             told = "the ratings are made by this program, as many as ml-100k has"
             self.assert_succeeded(done, told)
             Server(self, model_dir).line_of_stderr(told)
+
+        # For that no ratings are looked for: data_dir is not there.
+        model_dir = self.folder / "ncf_synthetic"
+        synthetic = (*flags, "--use_synthetic_data", f"--data_dir={data_dir}")
+        self.assert_succeeded(self.execute(ncf, *synthetic, f"--model_dir={model_dir}"))
+        told = f"the network in --model_dir={model_dir} was trained with --use_synthetic_data, and can recommend nothing"
+        self.assert_refused(self.execute(serve, f"--model_dir={model_dir}"), 2, told)
 
     def test_transformer_translates_as_translate_main_does(self) -> None:
         subtokens = ["<pad>", "<EOS>", *(f"w{i}_" for i in range(28))]

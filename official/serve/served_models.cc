@@ -7,6 +7,7 @@
 #include "official/transformer/transformer_servable.h"
 #include "utils/compute/core/check.h"
 #include "utils/files/files.h"
+#include "utils/misc/run_files.h"
 #include "utils/train/checkpoint/checkpoint_dir.h"
 
 namespace official::serve {
@@ -33,7 +34,7 @@ absl::StatusOr<std::string> ModelOfRun(const ServedRun& run) {
     if (run.trained.contains(model.flag)) return std::string(model.name);
   }
   // What cannot be read is not missing.
-  for (const absl::string_view name : {"checkpoint", "flags.txt"}) {
+  for (const absl::string_view name : {misc::kStateFile, misc::kFlagsFile}) {
     constexpr int64_t kMaxBytes = 1 << 20;
     const absl::Status status = files::ReadFile(files::JoinPath(model_dir, name), kMaxBytes).status();
     if (!status.ok() && !absl::IsNotFound(status)) return status;

@@ -1,4 +1,5 @@
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -6,6 +7,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <functional>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "utils/export/saved_model_check.h"
@@ -14,6 +16,16 @@
 #include "utils/misc/stop_signals.h"
 #include "utils/protos/saved_model.pb.h"
 #include "utils/train/checkpoint/bundle.h"
+
+// What was in the directories that were synchronized, in the order of the calls.
+std::vector<std::vector<std::string>> synced;
+
+// Takes the place of the C library's fsync.
+extern "C" int fsync(int fd) {
+  const auto names = official::files::ListDirectory(absl::StrCat("/proc/self/fd/", fd));
+  if (names.ok()) synced.push_back(*names);
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
 
 namespace official::exporting {
 namespace {
@@ -158,6 +170,16 @@ TEST_CASE("Files that go with a model are assets.extra") {
       WriteModel({NewDirectory()}, model.graph, model.values, {model.signature}, {{"vocab.txt", "'a'\n"}}).value();
   CHECK(files::ListDirectory(path).value() == Names{"assets.extra", "saved_model.pb", "variables"});
   CHECK(files::ReadFile(path + "/assets.extra/vocab.txt", 100).value() == "'a'\n");
+}
+
+TEST_CASE("All that is in a version is on the disk before the version has its name") {
+  const DenseModel model;
+  synced.clear();
+  const std::string path =
+      WriteModel({NewDirectory()}, model.graph, model.values, {model.signature}, {{"vocab.txt", "'a'\n"}}).value();
+  REQUIRE(synced.size() > 2);
+  CHECK(synced[synced.size() - 2] == Names{"assets.extra", "saved_model.pb", "variables"});
+  CHECK(synced.back() == Names{path.substr(path.rfind('/') + 1)});
 }
 
 TEST_CASE("Equal models are equal files, and two exports of one second are two versions") {

@@ -57,6 +57,8 @@ absl::StatusOr<std::string> WriteVersion(const std::string& export_dir,
   TemporaryDirectory directory(temporary_path());
   RETURN_IF_ERROR(write(directory.path()));
   RETURN_IF_ERROR(CheckNotStopped());
+  // All that is in it, before it has its name.
+  RETURN_IF_ERROR(files::SyncDirectory(directory.path()));
   RETURN_IF_ERROR(directory.RenameTo(final_path()));
   RETURN_IF_ERROR(files::SyncDirectory(export_dir));
   return final_path();

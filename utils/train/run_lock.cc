@@ -20,6 +20,14 @@ namespace official::train {
 
 namespace {
 
+constexpr int kMaxTries = 100;
+
+// Opens the file of a lock in a directory that is made if necessary.
+absl::StatusOr<int> OpenIn(const std::string& model_dir, const std::string& path) {
+  RETURN_IF_ERROR(files::MakeDirectories(model_dir));
+  return files::OpenRegularFile(path, O_RDWR | O_CREAT);
+}
+
 // Whether the file that is open as `fd` still has the name `path`.
 bool HasName(int fd, const std::string& path) {
   struct stat file, named;
@@ -49,12 +57,18 @@ std::optional<std::string> RunLock::HolderOf(const std::string& model_dir) {
 }
 
 absl::StatusOr<std::unique_ptr<RunLock>> RunLock::Acquire(const std::string& model_dir) {
-  const bool is_new = !files::Exists(model_dir);
-  RETURN_IF_ERROR(files::MakeDirectories(model_dir));
   const std::string path = files::JoinPath(model_dir, kRunLockFile);
-  const absl::StatusOr<int> opened = files::OpenRegularFile(path, O_RDWR | O_CREAT);
-  // The run that made the directory may have ended and removed it.
-  if (absl::IsNotFound(opened.status()) && !files::Exists(model_dir)) return Acquire(model_dir);
+  bool is_new = !files::Exists(model_dir);
+  absl::StatusOr<int> opened = OpenIn(model_dir, path);
+  // The run that made the directory may have ended and removed it meanwhile, and the next may have made it again. These
+  // errors are also those of a place where nothing can be made, which the tries do not change.
+  const auto failed = [&] {
+    return absl::IsFailedPrecondition(opened.status()) || absl::IsAlreadyExists(opened.status());
+  };
+  for (int i = 1; i < kMaxTries && failed(); ++i) {
+    is_new = !files::Exists(model_dir);
+    opened = OpenIn(model_dir, path);
+  }
   ASSIGN_OR_RETURN(const int fd, opened);
   const absl::StatusOr<files::LockResult> locked = files::TryLock(fd, path);
   if (!locked.ok() || *locked == files::LockResult::kHeldByAnother) {

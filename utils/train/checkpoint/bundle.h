@@ -46,8 +46,8 @@ class BundleWriter {
 // Reads bundles of any writer: several shards, variables saved in slices, strings. Files are not trusted: Open() finds
 // every size, place and slice that does not fit the files, and nothing larger than what the files hold is allocated.
 // Damage is DataLoss, a missing file NotFound. Unimplemented is an intact bundle that exceeds a limit of the reader:
-// 2^20 tensors, 1024 slices of a variable, 64 MiB of strings in a tensor, none of them in slices. Messages name file
-// and tensor.
+// 2^20 tensors, 1024 slices of a variable, 64 MiB of strings in a tensor and 2^20 of them if they are read, none of
+// them in slices. Messages name file and tensor.
 class BundleReader final : public TensorReader {
  public:
   static absl::StatusOr<std::unique_ptr<BundleReader>> Open(const std::string& prefix);

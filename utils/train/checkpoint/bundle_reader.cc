@@ -10,6 +10,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/crc32c.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/run_files.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/protos/tensor_conversion.h"
 #include "utils/train/checkpoint/bundle.h"
@@ -29,6 +30,7 @@ constexpr size_t kMaxEntries = 1 << 20;
 constexpr int kMaxRank = 254;  // TensorFlow's
 constexpr int kMaxSlices = 1024;
 constexpr int64_t kMaxStringTensorBytes = 64 << 20;
+constexpr int64_t kMaxStrings = 1 << 20;  // in memory each takes more than the byte that it may have in the file
 constexpr int64_t kVerifyBytes = 1 << 20;
 constexpr int64_t kMaxVarintBytes = 9;  // of 63 bits, more than any length has
 constexpr int64_t kMaxPadding = 4095;   // bytes, where tensors are aligned to pages
@@ -192,7 +194,7 @@ absl::Status BundleReader::WrongChecksum(absl::string_view key, const Entry& ent
 BundleReader::BundleReader(std::string prefix) : prefix_(std::move(prefix)) {}
 
 absl::StatusOr<std::unique_ptr<BundleReader>> BundleReader::Open(const std::string& prefix) {
-  const std::string path = absl::StrCat(prefix, ".index");
+  const std::string path = absl::StrCat(prefix, misc::kIndexSuffix);
   ASSIGN_OR_RETURN(const std::string table, files::ReadFile(path, kMaxIndexBytes));
   std::unique_ptr<BundleReader> reader(new BundleReader(prefix));
   RETURN_IF_ERROR(ReadTable(path, table, [&](absl::string_view key, absl::string_view value) {
@@ -462,12 +464,16 @@ absl::StatusOr<std::vector<std::string>> BundleReader::ReadStrings(const std::st
   }
   ASSIGN_OR_RETURN(const std::string bytes, ReadStringBytes(name, found->second));
   const int64_t num_strings = found->second.shape.num_elements();
+  if (num_strings > kMaxStrings) {
+    return Unsupported(name, absl::StrFormat("has %d strings; at most %d can be read", num_strings, kMaxStrings));
+  }
   uint64_t length;
   absl::string_view strings = bytes;
   for (int64_t i = 0; i < num_strings; ++i) TakeVarint(&strings, &length);
   strings.remove_prefix(4);
   absl::string_view lengths = bytes;
   std::vector<std::string> values;
+  values.reserve(num_strings);
   for (int64_t i = 0; i < num_strings; ++i) {
     TakeVarint(&lengths, &length);
     values.emplace_back(strings.substr(0, length));

@@ -489,6 +489,23 @@ TEST_CASE("What exceeds a limit of the reader is Unimplemented, not damage") {
   }
 }
 
+TEST_CASE("As many strings of a tensor are read as fit in memory, and more are verified") {
+  const std::string prefix = NewPrefix();
+  constexpr size_t kMost = 1 << 20;
+  {
+    auto writer = BundleWriter::Create(prefix).value();
+    REQUIRE(writer->AddStrings("most", {kMost}, std::vector<std::string>(kMost)).ok());
+    REQUIRE(writer->AddStrings("more", {kMost + 1}, std::vector<std::string>(kMost + 1)).ok());
+    REQUIRE(writer->Finish().ok());
+  }
+  const auto reader = BundleReader::Open(prefix).value();
+  CHECK(reader->VerifyChecksums().ok());
+  CHECK(reader->ReadStrings("most").value().size() == kMost);
+  const absl::Status status = reader->ReadStrings("more").status();
+  CHECK(absl::IsUnimplemented(status));
+  CHECK_THAT(Message(status), Contains("tensor \"more\" has 1048577 strings; at most 1048576 can be read"));
+}
+
 TEST_CASE("Other headers, other types and bools that are neither are refused") {
   tensorflow::BundleHeaderProto header;
   header.set_num_shards(1);

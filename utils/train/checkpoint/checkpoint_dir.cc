@@ -18,6 +18,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/file_kind.h"
 #include "utils/files/files.h"
+#include "utils/misc/run_files.h"
 #include "utils/misc/text.h"
 #include "utils/protos/bundle.pb.h"
 #include "utils/train/checkpoint/state_file.h"
@@ -44,7 +45,7 @@ std::vector<std::string> NamesInDirectory(const std::string& directory) {
   std::vector<std::string> there;
   if (const auto names = files::ListDirectory(directory); names.ok()) {
     for (absl::string_view name : *names) {
-      if (absl::ConsumeSuffix(&name, kIndexSuffix)) there.emplace_back(name);
+      if (absl::ConsumeSuffix(&name, misc::kIndexSuffix)) there.emplace_back(name);
     }
   }
   return there;
@@ -69,7 +70,7 @@ std::string HowToName(const std::string& path, absl::string_view otherwise) {
 
 // The checkpoint with a prefix; `named` is what the user has written.
 absl::StatusOr<LatestCheckpoint> OpenOne(const std::string& named, const std::string& prefix) {
-  const std::string index = absl::StrCat(prefix, ".index");
+  const std::string index = absl::StrCat(prefix, misc::kIndexSuffix);
   std::error_code error;
   if (!files::Exists(index)) {
     if (!std::filesystem::exists(named, error)) return NoCheckpoint(prefix);
@@ -120,9 +121,11 @@ absl::Status CheckModelDir(const std::string& model_dir) {
 std::string CheckpointNamed(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return path;
-  if (BaseName(path) == kStateFile) return files::DirectoryOf(path);
+  if (BaseName(path) == misc::kStateFile) return files::DirectoryOf(path);
   absl::string_view name = path;
-  if (absl::ConsumeSuffix(&name, kIndexSuffix) || absl::ConsumeSuffix(&name, kMetaSuffix)) return std::string(name);
+  if (absl::ConsumeSuffix(&name, misc::kIndexSuffix) || absl::ConsumeSuffix(&name, misc::kMetaSuffix)) {
+    return std::string(name);
+  }
   const std::string base = BaseName(path);
   const size_t data = base.rfind(".data-");
   return data == base.npos ? path : path.substr(0, path.size() - base.size() + data);
@@ -134,7 +137,8 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
   std::vector<std::string> problems;
   std::set<std::string> tried;  // canonical prefixes
   // A copied state file may name the original's directory, in which this user may not even look.
-  const std::string own_directory = files::DirectoryOf(CanonicalPrefix(files::JoinPath(model_dir, kPrefix)));
+  const std::string own_directory =
+      files::DirectoryOf(CanonicalPrefix(files::JoinPath(model_dir, misc::kCheckpointPrefix)));
   const auto is_elsewhere = [&](const std::string& prefix) {
     return files::DirectoryOf(CanonicalPrefix(prefix)) != own_directory;
   };
@@ -170,7 +174,8 @@ absl::StatusOr<LatestCheckpoint> FindLatestCheckpoint(const std::string& model_d
   std::vector<std::string> others;
   std::map<int64_t, std::string> prefixes;
   ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
-  for (const int64_t step : steps) prefixes[step] = files::JoinPath(model_dir, absl::StrCat(kPrefix, step));
+  for (const int64_t step : steps)
+    prefixes[step] = files::JoinPath(model_dir, absl::StrCat(misc::kCheckpointPrefix, step));
   if (state.ok()) {
     for (const std::string& path : state->all_model_checkpoint_paths()) {
       others.push_back(files::JoinPath(model_dir, path));
@@ -214,11 +219,11 @@ absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& mode
   for (const std::string& prefix : listed) canonical.insert(CanonicalPrefix(prefix));
   std::vector<std::string> prefixes;
   for (const int64_t step : steps) {
-    std::string prefix = files::JoinPath(model_dir, absl::StrCat(kPrefix, step));
+    std::string prefix = files::JoinPath(model_dir, absl::StrCat(misc::kCheckpointPrefix, step));
     if (canonical.count(CanonicalPrefix(prefix)) == 0) prefixes.push_back(std::move(prefix));
   }
   for (std::string& prefix : listed) {
-    if (files::Exists(absl::StrCat(prefix, ".index"))) prefixes.push_back(std::move(prefix));
+    if (files::Exists(absl::StrCat(prefix, misc::kIndexSuffix))) prefixes.push_back(std::move(prefix));
   }
   return prefixes;
 }
@@ -228,7 +233,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std
   OFFICIAL_CHECK(keep_max >= 0) << keep_max;
   RETURN_IF_ERROR(files::MakeDirectories(model_dir));
   // A directory in which nothing can be saved is better found now than after an hour of training.
-  const std::string state_file = files::JoinPath(model_dir, kStateFile);
+  const std::string state_file = files::JoinPath(model_dir, misc::kStateFile);
   RETURN_IF_ERROR(files::CheckRegularOrMissing(state_file));
   RETURN_IF_ERROR(files::AtomicFile::Create(state_file).status());
   std::unique_ptr<CheckpointSaver> saver(new CheckpointSaver(model_dir, keep_max, std::move(meta_graph)));
@@ -242,7 +247,7 @@ absl::StatusOr<std::unique_ptr<CheckpointSaver>> CheckpointSaver::Open(const std
   } else {
     if (!IsDamage(state.status())) return state.status();
     ASSIGN_OR_RETURN(const std::set<int64_t> steps, StepsInDirectory(model_dir));
-    for (const int64_t step : steps) saver->kept_.push_back(absl::StrCat(kPrefix, step));
+    for (const int64_t step : steps) saver->kept_.push_back(absl::StrCat(misc::kCheckpointPrefix, step));
   }
   RETURN_IF_ERROR(saver->FinishInterruptedRemovals());
   return saver;
@@ -263,13 +268,14 @@ absl::Status CheckpointSaver::FinishInterruptedSaves() {
     const std::optional<std::string> final_name = files::FinalNameOf(name);
     if (!final_name) continue;
     absl::string_view base = *final_name;
-    const bool is_index = absl::ConsumeSuffix(&base, ".index");
-    const bool is_data = !is_index && absl::ConsumeSuffix(&base, kDataSuffix);
-    const bool is_meta = !is_index && !is_data && absl::ConsumeSuffix(&base, kMetaSuffix);
-    const bool is_ours = *final_name == kStateFile || ((is_index || is_data || is_meta) && StepOf(base).has_value());
+    const bool is_index = absl::ConsumeSuffix(&base, misc::kIndexSuffix);
+    const bool is_data = !is_index && absl::ConsumeSuffix(&base, misc::kDataSuffix);
+    const bool is_meta = !is_index && !is_data && absl::ConsumeSuffix(&base, misc::kMetaSuffix);
+    const bool is_ours =
+        *final_name == misc::kStateFile || ((is_index || is_data || is_meta) && StepOf(base).has_value());
     if (!is_ours) continue;
     const std::string path = files::JoinPath(model_dir_, name);
-    if (is_index && unnamed.count(absl::StrCat(base, kDataSuffix)) == 0) {
+    if (is_index && unnamed.count(absl::StrCat(base, misc::kDataSuffix)) == 0) {
       RETURN_IF_ERROR(files::Rename(path, files::JoinPath(model_dir_, *final_name)));
     } else {
       RETURN_IF_ERROR(files::RemoveFile(path));
@@ -284,7 +290,7 @@ absl::Status CheckpointSaver::FinishInterruptedSaves() {
 // next. It is removed at the next save if it is older than all that is kept and still has no index then.
 absl::Status CheckpointSaver::FinishInterruptedRemovals() {
   const auto has_index = [&](const std::string& path) {
-    return files::Exists(absl::StrCat(files::JoinPath(model_dir_, path), ".index"));
+    return files::Exists(absl::StrCat(files::JoinPath(model_dir_, path), misc::kIndexSuffix));
   };
   std::vector<std::string> kept;
   for (size_t i = 0; i < kept_.size(); ++i) {
@@ -297,8 +303,20 @@ absl::Status CheckpointSaver::FinishInterruptedRemovals() {
   kept_ = std::move(kept);
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(model_dir_));
   for (absl::string_view name : names) {
-    if (!absl::ConsumeSuffix(&name, kDataSuffix) || !StepOf(name) || has_index(std::string(name))) continue;
+    if (!absl::ConsumeSuffix(&name, misc::kDataSuffix) || !StepOf(name) || has_index(std::string(name))) continue;
     data_without_index_.emplace(name);
+  }
+  return absl::OkStatus();
+}
+
+// A checkpoint of the same step that was replaced may have had more shards, and a graph.
+absl::Status CheckpointSaver::RemoveReplaced(const std::string& name) const {
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, files::ListDirectory(model_dir_));
+  for (const std::string& file : files) {
+    const bool is_other_shard =
+        absl::StartsWith(file, name + ".data-") && file != absl::StrCat(name, misc::kDataSuffix);
+    const bool is_other_graph = meta_graph_.empty() && file == absl::StrCat(name, misc::kMetaSuffix);
+    if (is_other_shard || is_other_graph) RETURN_IF_ERROR(files::RemoveFile(files::JoinPath(model_dir_, file)));
   }
   return absl::OkStatus();
 }
@@ -309,8 +327,8 @@ absl::Status CheckpointSaver::RemoveOldDataWithoutIndex() {
   for (const std::string& path : kept_) oldest_kept = std::min(oldest_kept, StepOf(BaseName(path)).value_or(0));
   for (const std::string& name : std::exchange(data_without_index_, {})) {
     const std::string path = files::JoinPath(model_dir_, name);
-    if (*StepOf(name) >= oldest_kept || files::Exists(absl::StrCat(path, ".index"))) continue;
-    RETURN_IF_ERROR(files::RemoveFile(absl::StrCat(path, kDataSuffix)));
+    if (*StepOf(name) >= oldest_kept || files::Exists(absl::StrCat(path, misc::kIndexSuffix))) continue;
+    RETURN_IF_ERROR(files::RemoveFile(absl::StrCat(path, misc::kDataSuffix)));
   }
   return absl::OkStatus();
 }
@@ -332,13 +350,14 @@ absl::Status CheckpointSaver::Save(int64_t step, const std::map<std::string, com
 
 absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::string, SavedTensor>& tensors,
                                          const std::map<std::string, SavedStrings>& strings) {
-  const std::string name = absl::StrCat(kPrefix, step);
+  const std::string name = absl::StrCat(misc::kCheckpointPrefix, step);
   absl::Status unread;
   const auto write = [&]() -> absl::Status {
     // Complete before the checkpoint is, so that a full disk does not leave one without the other.
     std::unique_ptr<files::AtomicFile> meta;
     if (!meta_graph_.empty()) {
-      ASSIGN_OR_RETURN(meta, files::AtomicFile::Create(files::JoinPath(model_dir_, absl::StrCat(name, kMetaSuffix))));
+      ASSIGN_OR_RETURN(meta,
+                       files::AtomicFile::Create(files::JoinPath(model_dir_, absl::StrCat(name, misc::kMetaSuffix))));
       RETURN_IF_ERROR(meta->Append(meta_graph_));
       RETURN_IF_ERROR(meta->Finish());
     }
@@ -385,6 +404,7 @@ absl::Status CheckpointSaver::SaveInTurn(int64_t step, const std::map<std::strin
   }
   kept_.erase(kept_.begin(), kept_.end() - listed);
   RETURN_IF_ERROR(WriteStateFile(model_dir_, kept_));
+  RETURN_IF_ERROR(RemoveReplaced(name));
   return RemoveOldDataWithoutIndex();
 }
 

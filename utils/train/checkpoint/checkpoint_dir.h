@@ -93,7 +93,8 @@ class CheckpointSaver {
   static absl::StatusOr<std::unique_ptr<CheckpointSaver>> Open(const std::string& model_dir, int keep_max,
                                                                std::string meta_graph = "");
 
-  // Writes model.ckpt-<step>, then the state file, then removes checkpoints beyond `keep_max`, in the order of saving.
+  // Writes model.ckpt-<step>, then the state file, then removes checkpoints beyond `keep_max`, in the order of saving,
+  // and other shards and the graph of a checkpoint of the same step that this replaces.
   // A failed save leaves nothing, and keeps the earlier checkpoints. Names must be unique across tensors and strings.
   absl::Status Save(int64_t step, const std::map<std::string, compute::Tensor>& tensors,
                     const std::map<std::string, std::string>& strings = {});
@@ -107,6 +108,8 @@ class CheckpointSaver {
       : model_dir_(std::move(model_dir)), keep_max_(keep_max), meta_graph_(std::move(meta_graph)) {}
   absl::Status FinishInterruptedSaves();
   absl::Status FinishInterruptedRemovals();
+  // Removes other shards, and a graph, of the checkpoint that `name` has replaced.
+  absl::Status RemoveReplaced(const std::string& name) const;
   absl::Status RemoveOldDataWithoutIndex();
 
   std::string model_dir_;

@@ -83,6 +83,24 @@ TEST_CASE("Checkpoints of earlier runs count, and go with their graph") {
                              "model.ckpt-2.index", "model.ckpt-3.data-00000-of-00001", "model.ckpt-3.index"});
 }
 
+TEST_CASE("A checkpoint of the same step is replaced with all its files") {
+  const ModelDir dir;
+  dir.Save({"1"});
+  const Names not_ours = {"model.ckpt-10.meta", "model.ckpt-1.data", "model.ckpt-1.tar"};
+  for (const std::string name :
+       {"model.ckpt-1.meta", "model.ckpt-1.data-00000-of-00002", "model.ckpt-1.data-00001-of-00002"}) {
+    dir.Write(name, "of the one before");
+  }
+  for (const std::string& name : not_ours) dir.Write(name, "");
+  dir.Save({"1"});
+  CHECK(dir.Files() == Names{"checkpoint", not_ours[1], "model.ckpt-1.data-00000-of-00001", "model.ckpt-1.index",
+                             not_ours[2], not_ours[0]});
+  CHECK(dir.LatestStep() == 1);
+  // A graph that is written with the checkpoint stays.
+  REQUIRE(dir.SaveStep(*CheckpointSaver::Open(dir.path, 5, "graph").value(), 1).ok());
+  CHECK(dir.Read("model.ckpt-1.meta") == "graph");
+}
+
 TEST_CASE("keep_max 0 keeps all and lists the last") {
   const ModelDir dir;
   dir.Save({"1", "2"}, /*keep_max=*/0);

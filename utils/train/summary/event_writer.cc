@@ -15,6 +15,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/data/png_encoder.h"
 #include "utils/files/files.h"
+#include "utils/misc/text.h"
 #include "utils/protos/event.pb.h"
 #include "utils/protos/tensor_conversion.h"
 
@@ -140,7 +141,7 @@ absl::Status EventWriter::AddImages(int64_t step, absl::string_view tag, const c
 }
 
 absl::Status EventWriter::AddText(int64_t step, absl::string_view tag, absl::string_view text) {
-  return WriteText(step, tag, StringTensorProto(text));
+  return WriteText(step, tag, StringTensorProto(misc::ReplaceInvalidUtf8(text)));
 }
 
 absl::Status EventWriter::AddTextTable(int64_t step, absl::string_view tag,
@@ -152,7 +153,7 @@ absl::Status EventWriter::AddTextTable(int64_t step, absl::string_view tag,
   }
   for (const std::vector<std::string>& row : rows) {
     OFFICIAL_CHECK(row.size() == rows[0].size());
-    for (const std::string& cell : row) table.add_string_val(cell);
+    for (const std::string& cell : row) table.add_string_val(misc::ReplaceInvalidUtf8(cell));
   }
   return WriteText(step, tag, std::move(table));
 }
@@ -172,7 +173,7 @@ absl::Status EventWriter::AddSessionLog(int64_t step, SessionStatus status, absl
   event.set_step(step);
   event.mutable_session_log()->set_status(status == SessionStatus::kStart ? tensorflow::SessionLog::START
                                                                           : tensorflow::SessionLog::CHECKPOINT);
-  event.mutable_session_log()->set_checkpoint_path(std::string(checkpoint_path));
+  event.mutable_session_log()->set_checkpoint_path(misc::ReplaceInvalidUtf8(checkpoint_path));
   return Write(event);
 }
 

@@ -30,7 +30,8 @@ struct EventFlushing {
 };
 
 // Appends events to its own file, for one thread at a time. Errors are those of the file system (utils/files). Events
-// not flushed yet are lost if the process dies; TensorBoard tolerates a truncated record.
+// not flushed yet are lost if the process dies; TensorBoard tolerates a truncated record. It does not tolerate texts
+// and paths that are not UTF-8: U+FFFD takes the place of such bytes.
 class EventWriter {
  public:
   using Scalar = std::pair<std::string, float>;  // tag, value; NaN and infinity are legal

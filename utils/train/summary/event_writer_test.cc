@@ -192,6 +192,22 @@ TEST_CASE("Session logs, run metadata and graphs are written") {
   CHECK(events[3].graph_def() == "graph");
 }
 
+TEST_CASE("Texts and paths are UTF-8, which TensorBoard requires") {
+  const auto events = Written([](EventWriter& writer) {
+    for (const absl::Status& status :
+         {writer.AddSessionLog(8, SessionStatus::kCheckpoint, "rd\xe9/model.ckpt"),
+          writer.AddText(8, "flags", "rd\xe9"), writer.AddTextTable(8, "samples", {{"rd\xe9"}, {"é"}})}) {
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  });
+  REQUIRE(events.size() == 3);
+  CHECK(events[0].session_log().checkpoint_path() == "rd\uFFFD/model.ckpt");
+  CHECK(events[1].summary().value(0).tensor().string_val(0) == "rd\uFFFD");
+  CHECK(events[2].summary().value(0).tensor().string_val(0) == "rd\uFFFD");
+  CHECK(events[2].summary().value(0).tensor().string_val(1) == "é");
+}
+
 TEST_CASE("A directory that cannot be made is reported") {
   CHECK(absl::IsFailedPrecondition(EventWriter::Open("/proc/none/eval").status()));
 }
