@@ -154,6 +154,31 @@ class WorkersTest(workers.WorkersCase):
         self.assertRegex(worker.stderr, r"worker 0 at 127\.0\.0\.1:\d+ has failed: ")
         self.assertIn("/dev/null/none", worker.stderr)
 
+    @harness.of("ncf")
+    def test_a_chief_without_the_ratings_of_its_training_ends_the_run(self) -> None:
+        model_dir = self.folder / "model"
+        self.train(model_dir, 1)
+        processes = self.start_workers(model_dir, 2, "--max_train_steps=2", flags_of={0: ("--ratings_file=",)})
+        chief, worker = (self.finish(process) for process in processes)
+        self.assertEqual(chief.code, 2, chief.told)
+        self.assertIn(f"was trained with --ratings_file={self.data_dir}/ratings.csv; give that flag", chief.stderr)
+        self.assertEqual(worker.code, 138, worker.told)
+        self.assertRegex(worker.stderr, r"worker 0 at 127\.0\.0\.1:\d+ has failed: ")
+
+    @harness.of("ncf")
+    def test_the_training_in_the_directory_of_another_worker_does_not_matter(self) -> None:
+        other, data_dir = self.folder / "other", self.folder / "movielens"
+        self.train(other, 1)
+        # As many as MovieLens 100K has.
+        ratings = (f"{1 + i // 100}\t{1 + i // 100 * 7 % 1000 + i % 100}\t4\t{978300000 + i}\n" for i in range(100000))
+        data_dir.mkdir()
+        (data_dir / "u.data").write_text("".join(ratings))
+        flags = ("--ratings_file=", "--dataset=ml-100k", f"--data_dir={data_dir}", "--num_eval_negatives=20")
+        of_other = {1: (f"--model_dir={other}",)}
+        for process in self.start_workers(self.folder / "model", 2, "--max_train_steps=1", *flags, flags_of=of_other):
+            outcome = self.finish(process)
+            self.assertEqual(outcome.code, 0, outcome.told)
+
 
 if __name__ == "__main__":
     harness.main()

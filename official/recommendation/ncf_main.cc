@@ -109,9 +109,19 @@ absl::Status CheckLayers(const flags::CommandLine&) {
   const auto factors = RegularizationFromFlag();
   if (!factors)
     return flags::FlagError("mlp_regularization", "needs a comma-separated list of finite numbers of at least 0");
-  if (!IsRegularized(*factors) || factors->size() == layers->size()) return absl::OkStatus();
+  if (!IsRegularized(*factors)) return absl::OkStatus();
+  if (absl::GetFlag(FLAGS_model) == "gmf") {
+    return flags::FlagError("mlp_regularization", "cannot be combined with --model=gmf, which has no perceptron");
+  }
+  if (factors->size() == layers->size()) return absl::OkStatus();
   return flags::FlagError("mlp_regularization",
                           absl::StrCat("needs ", layers->size(), " numbers, as many as --layers has"));
+}
+
+absl::Status CheckFactorization(const flags::CommandLine&) {
+  if (absl::GetFlag(FLAGS_model) != "mlp" || absl::GetFlag(FLAGS_mf_regularization) == 0) return absl::OkStatus();
+  return flags::FlagError("mf_regularization",
+                          "cannot be combined with --model=mlp, which has no matrix factorization");
 }
 
 bool UsersAreLines() { return run::IsStandardInput(absl::GetFlag(FLAGS_predict)); }
@@ -184,6 +194,9 @@ flags::Program NcfProgram() {
                {"batch_size",
                 "Training examples per step: ratings and negatives. The batch is divided among all GPUs. An evaluation "
                 "uses --eval_batch_size."},
+               {"max_train_steps",
+                "Stop training at this global step, which includes the steps of earlier runs in --model_dir. It does "
+                "not limit evaluations: HR and NDCG are always of all users."},
                {"overfit_batches", "Refused: each epoch draws other negatives for its batches."},
                {"stop_threshold", "Refused: use --hr_threshold."}},
       .not_used = {{"shuffle", "the training examples are always sampled in random order"},
@@ -214,8 +227,8 @@ flags::Program NcfProgram() {
                           {.name = "predict", .key = true},
                           {.name = "top_k", .range = flags::AtLeast(1)},
                           SkipFlag()},
-                .validators = {CheckLayers, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply, flags::PredictAlone,
-                               flags::ThresholdOf("hr_threshold", "HR", 1)}},
+                .validators = {CheckLayers, CheckFactorization, CheckEvalBatchSize, CheckUsers, WhatDoesNotApply,
+                               flags::PredictAlone, flags::ThresholdOf("hr_threshold", "HR", 1)}},
       .network = {{"dataset"}, {"model"}, {"num_factors"}, {"layers"}},
       .rehearses = true,
   };
@@ -231,7 +244,7 @@ NcfConfig ConfigFromFlags(const flags::CommandLine& command_line) {
                   .mf_regularization = absl::GetFlag(FLAGS_mf_regularization),
                   .learning_rate = absl::GetFlag(FLAGS_learning_rate)};
   const std::vector<double> factors = *RegularizationFromFlag();
-  if (model != "gmf" && IsRegularized(factors)) config.model.mlp_regularization = factors;
+  if (IsRegularized(factors)) config.model.mlp_regularization = factors;
   config.ratings = {.dataset = absl::GetFlag(FLAGS_dataset),
                     .data_dir = config.base.data_dir,
                     .data_dir_given = config.base.data_dir_given,

@@ -175,7 +175,7 @@ absl::StatusOr<run::Input> MakeInput(const NcfConfig& config, const NcfDataPtr& 
 
 // What MLPerf's log tells of the model and its data.
 std::vector<std::pair<std::string, logs::Json>> MlperfValues(const NcfConfig& config, const NcfData& data) {
-  return {{"eval_samples", data.loaded.ratings.num_users() * int64_t{data.eval->num_candidates}},
+  return {{"eval_samples", static_cast<int64_t>(data.eval->items.size())},
           {"opt_name", "adam"},
           {"opt_base_learning_rate", config.model.learning_rate},
           {"opt_adam_beta_1", kAdam.beta1},
@@ -201,10 +201,12 @@ absl::Status ShowSamples(const NcfConfig& config, const NcfData& data, train::Es
 
 bool Predicts(const NcfConfig& config) { return config.predict_lines || !config.predict.empty(); }
 
-// Refuses to use a training on ratings of one's own without them, before others are downloaded or made.
+// Refuses to use or to resume a training on ratings of one's own without them, before others are downloaded or made.
+// What a new training finds is not used: --clean, if it is not done yet, removes it, and --resume=never refuses it.
 absl::Status CheckHasRatingsOfTraining(const NcfConfig& config) {
-  const bool uses_training = Predicts(config) || config.base.eval_only;
-  if (!uses_training || !config.ratings.ratings_file.empty() || config.performance.use_synthetic_data) {
+  const bool trains = !Predicts(config) && !config.base.eval_only;
+  const bool is_new = trains && (config.base.clean || config.train.resume == train::Resume::kNever);
+  if (is_new || !config.ratings.ratings_file.empty() || config.performance.use_synthetic_data) {
     return absl::OkStatus();
   }
   const flags::FlagValues trained = flags::FlagsOfTraining(config.train.model_dir);
@@ -212,18 +214,21 @@ absl::Status CheckHasRatingsOfTraining(const NcfConfig& config) {
   if (file == trained.end() || file->second.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the network in --model_dir=", misc::Printable(config.train.model_dir),
                                                  " was trained with --ratings_file=", misc::Printable(file->second),
-                                                 "; give that flag, or the file where it is now"));
+                                                 "; give that flag, or the file where it is now",
+                                                 trains ? ", or --clean to start again there" : ""));
 }
 
 absl::Status Predict(const NcfConfig& config, std::ostream& results) {
+  const std::string& model_dir = config.train.model_dir;
+  RETURN_IF_ERROR(CheckCanRecommend(model_dir, flags::FlagsOfTraining(model_dir)));
+  RETURN_IF_ERROR(CheckHasRatingsOfTraining(config));
   ASSIGN_OR_RETURN(const LoadedRatings loaded, LoadRatings(config.ratings));
   if (!loaded.note.empty()) {
     LOG(WARNING) << loaded.note;
   }
   ASSIGN_OR_RETURN(ItemNames names, LoadItemNames(config, loaded.ratings));
-  ASSIGN_OR_RETURN(const auto estimator,
-                   run::OpenTrained(config, ModelFor(config.model, loaded.ratings),
-                                    {UsersAndItems(config.ratings, config.train.model_dir, loaded.ratings)}));
+  ASSIGN_OR_RETURN(const auto estimator, run::OpenTrained(config, ModelFor(config.model, loaded.ratings),
+                                                          {UsersAndItems(config.ratings, model_dir, loaded.ratings)}));
   const PredictOptions options = {.users = config.predict,
                                   .top_k = config.top_k,
                                   .item_names = std::move(names),
@@ -263,16 +268,25 @@ train::RunFact UsersAndItems(const RatingsOptions& options, const std::string& m
           .must_match = true};
 }
 
+absl::Status CheckCanRecommend(const std::string& model_dir, const flags::FlagValues& trained) {
+  const auto synthetic = trained.find("use_synthetic_data");
+  if (synthetic == trained.end() || synthetic->second != "true") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the network in --model_dir=", misc::Printable(model_dir),
+                                                 " was trained with --use_synthetic_data, and can recommend nothing; "
+                                                 "train on ratings, or name another --model_dir"));
+}
+
 absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
   NcfConfig config = given;
   compute::StartThreads(compute::NumThreads());  // ratings are read in parallel, before there is a device
-  RETURN_IF_ERROR(CheckHasRatingsOfTraining(config));
   if (Predicts(config)) return Predict(config, results);
   config.base.stop_threshold = config.hr_threshold;
   std::unique_ptr<run::Session> session;  // none for a rehearsal
   if (!run::Rehearses(config)) {
     ASSIGN_OR_RETURN(session, run::Session::Open(config, results));
   }
+  // Here, where the other workers are told of an error, and no worker looks at a directory that it does not use.
+  if (session == nullptr || !session->evaluation_dir().empty()) RETURN_IF_ERROR(CheckHasRatingsOfTraining(config));
   std::unique_ptr<run::MlperfHook> mlperf;
   if (config.mlperf_log && session != nullptr && session->is_chief()) {
     ASSIGN_OR_RETURN(mlperf, run::MlperfHook::Open(*config.mlperf_log, "ncf", "HR"));
@@ -297,6 +311,7 @@ absl::Status RunNcf(const NcfConfig& given, std::ostream& results) {
       .run_parameters = {{"eval_batch_size", EvalBatchSize(config)},
                          {"hr_threshold", threshold},
                          {"number_factors", config.model.num_factors}},
+      .evaluates_all = true,
       .metrics = {"HR", "NDCG", "loss"},
       .evaluation_flags = {"dataset", "ratings_file", "loss", "mf_regularization", "mlp_regularization",
                            "num_eval_negatives", "ml_perf"},

@@ -3,11 +3,13 @@
 
 #include <optional>
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "official/recommendation/data/movielens.h"
 #include "official/recommendation/neumf_model.h"
+#include "utils/flags/network.h"
 #include "utils/run/config.h"
 #include "utils/train/model.h"
 #include "utils/train/run_facts.h"
@@ -35,8 +37,13 @@ train::Model ModelFor(ModelConfig model, const Ratings& ratings);
 // The users and items of the ratings as a fact of the training: another run must have the same, in the same order.
 train::RunFact UsersAndItems(const RatingsOptions& options, const std::string& model_dir, const Ratings& ratings);
 
+// InvalidArgument if `trained`, the flags of the training in `model_dir`, say that its data were synthetic: such a
+// network has nothing to recommend.
+absl::Status CheckCanRecommend(const std::string& model_dir, const flags::FlagValues& trained);
+
 // Trains and evaluates, or predicts if users are given. Results go to `results`, all else to the log. InvalidArgument
-// if what was trained on a ratings file is to be evaluated or to predict without one.
+// if what was trained on a ratings file is to be trained further, to be evaluated or to predict without one, or if what
+// was trained on synthetic data or on ratings of other users and items is to predict.
 absl::Status RunNcf(const NcfConfig& config, std::ostream& results);
 
 }  // namespace official::recommendation

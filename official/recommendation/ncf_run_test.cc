@@ -98,6 +98,35 @@ TEST_CASE("Synthetic data: nothing is read, the same batch comes again, and a ki
   CHECK(record.at("dataset").at("name") == "ml-100k-synthetic");
 }
 
+TEST_CASE("MLPerf's log has the number of pairs that an evaluation ranks, of synthetic data too") {
+  NcfConfig config = ConfigWithoutRatings();
+  config.performance.use_synthetic_data = true;
+  config.performance.max_train_steps = 1;
+  config.eval_batch_size = 10 * 21;  // ten users, each with 20 negatives
+  config.mlperf_log = config.train.model_dir + "/mlperf.log";
+  Run(config);
+  const std::string log = files::ReadFile(*config.mlperf_log, 1 << 20).value();
+  CHECK_THAT(log, Contains(R"("key": "eval_samples", "value": 210,)"));
+}
+
+TEST_CASE("Nothing is recommended by a network that was trained on synthetic data") {
+  NcfConfig config = ConfigWithoutRatings();
+  config.ratings.data_dir_given = true;  // so that to look for the ratings would be another error
+  config.ratings.download_if_missing = false;
+  config.performance.max_train_steps = 1;
+  config.performance.use_synthetic_data = true;
+  config.train.flags_text = "--use_synthetic_data=true\n";
+  Run(config);
+  config.performance.use_synthetic_data = false;
+  config.predict = {1};
+  config.ratings.ratings_file = GENERATE("", "/nonexistent/ratings.csv");
+  const absl::Status status = RunStatus(config);
+  CHECK(absl::IsInvalidArgument(status));
+  CHECK(status.message() == "the network in --model_dir=" + config.train.model_dir +
+                                " was trained with --use_synthetic_data, and can recommend nothing; train on ratings, "
+                                "or name another --model_dir");
+}
+
 TEST_CASE("Every model learns who will choose what, for either loss") {
   NcfConfig config = SmallConfig();
   config.base.train_epochs = 12;
@@ -243,6 +272,8 @@ TEST_CASE("Evaluating what was trained gives the same again, however many candid
   const nlohmann::json again = Evaluations(Run(config)).at(0);
   CHECK(again["HR"] == trained["HR"]);
   CHECK(again["NDCG"].get<double>() == Approx(trained["NDCG"].get<double>()).epsilon(1e-6));
+  config.performance.max_train_steps = 2;  // not the number of users
+  CHECK(Evaluations(Run(config)).at(0) == again);
   config.train.model_dir = run::NewDirectory("model");
   CHECK(absl::IsNotFound(RunStatus(config)));
 }
@@ -275,8 +306,12 @@ TEST_CASE("What was trained on a ratings file is not used without one") {
   config.performance.max_train_steps = 1;
   config.train.flags_text = "--ratings_file=" + config.ratings.ratings_file + "\n";
   Run(config);
-  config.base.eval_only = GENERATE(false, true);
-  if (!config.base.eval_only) config.predict = {1};
+  const std::string use = GENERATE("predict", "evaluate", "resume", "rehearse");
+  CAPTURE(use);
+  if (use == "predict") config.predict = {1};
+  config.base.eval_only = use == "evaluate";
+  if (use == "rehearse") config.rehearsal = run::Rehearsal::kPrintSchedule;
+  const bool trains = use == "resume" || use == "rehearse";
   NcfConfig without = config;
   without.ratings.ratings_file = "";
   without.ratings.download_if_missing = false;
@@ -284,8 +319,36 @@ TEST_CASE("What was trained on a ratings file is not used without one") {
   CHECK(absl::IsInvalidArgument(status));
   CHECK(status.message() == "the network in --model_dir=" + config.train.model_dir +
                                 " was trained with --ratings_file=" + config.ratings.ratings_file +
-                                "; give that flag, or the file where it is now");
+                                "; give that flag, or the file where it is now" +
+                                (trains ? ", or --clean to start again there" : ""));
   Run(config);
+}
+
+TEST_CASE("A new training does without the ratings file of the one that is there") {
+  NcfConfig config = SmallConfig();
+  config.performance.max_train_steps = 1;
+  config.train.flags_text = "--ratings_file=" + config.ratings.ratings_file + "\n";
+  Run(config);
+  NcfConfig other = ConfigWithoutRatings();
+  other.ratings.download_if_missing = false;
+  other.performance.max_train_steps = 1;
+  other.train.model_dir = config.train.model_dir;
+  SECTION("--clean") {
+    other.base.clean = true;
+    Run(other);
+    CHECK_FALSE(files::Exists(other.train.model_dir + "/flags.txt"));  // of the one before
+  }
+  SECTION("--clean, rehearsed") {
+    other.base.clean = true;
+    other.rehearsal = run::Rehearsal::kPrintSchedule;
+    Run(other);
+  }
+  SECTION("--resume=never") {
+    other.train.resume = train::Resume::kNever;
+    const absl::Status status = RunStatus(other);
+    CHECK(absl::IsFailedPrecondition(status));
+    CHECK_THAT(std::string(status.message()), Contains("--resume=never, but there is the checkpoint"));
+  }
 }
 
 TEST_CASE("Items that a user has not rated are found for the user") {

@@ -13,6 +13,7 @@
 #include "utils/compute/core/status.h"
 #include "utils/files/user_dirs.h"
 #include "utils/logs/log.h"
+#include "utils/misc/text.h"
 #include "utils/run/session.h"
 
 namespace official::recommendation {
@@ -88,8 +89,9 @@ absl::StatusOr<LoadedRatings> LoadTrainedRatings(const serve::ServedRun& run, co
   absl::StatusOr<LoadedRatings> loaded = LoadRatings(options);
   if (!loaded.ok() && !options.ratings_file.empty()) return run.FileError("ratings_file", loaded.status());
   if (absl::IsNotFound(loaded.status())) {
-    return absl::NotFoundError(absl::StrCat("the training had ", options.dataset, " in ", options.data_dir,
-                                            ", where it is no longer; put it back, or give its ratings with "
+    return absl::NotFoundError(absl::StrCat("the training had ", options.dataset, " in ",
+                                            misc::Printable(options.data_dir),
+                                            ", which is not found from here; put it back, or give its ratings with "
                                             "--ratings_file"));
   }
   if (loaded.ok() && !loaded->note.empty()) {
@@ -101,6 +103,7 @@ absl::StatusOr<LoadedRatings> LoadTrainedRatings(const serve::ServedRun& run, co
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<serve::Servable>> OpenServable(const serve::ServedRun& run) {
+  RETURN_IF_ERROR(CheckCanRecommend(run.config.train.model_dir, run.trained));
   ASSIGN_OR_RETURN(const ModelConfig model, TrainedModel(run));
   RatingsOptions options = {.dataset = run.Trained("dataset"),
                             .data_dir = run.Trained("data_dir"),

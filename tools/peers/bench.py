@@ -47,7 +47,7 @@ class Workload:
     input_of: str = ""  # "train" or "validation": no training, but the input of that alone
     lengths: tuple[int, ...] = ()  # no training, but a beam search of sentences of so many ids
     sentences: bool = False  # of Multi30k instead of synthetic ones
-    eval_batches: int = 0  # no training, but an evaluation of so many batches, of what `steps` have trained
+    evaluates: bool = False  # no training, but an evaluation of what `steps` have trained
     distributed: bool = False  # by several processes
 
     @property
@@ -110,8 +110,8 @@ WORKLOADS = {
     "ncf-ml-1m-98304": ncf("ml-1m", 98304, warmup_steps=3, steps=30),
     "ncf-ml-20m-65536": ncf("ml-20m", 65536, rounds=2, warmup_steps=2, steps=6),
     "ncf-ml-20m-1048576": ncf("ml-20m", 1 << 20, rounds=1, warmup_steps=1, steps=2),
-    "ncf-eval-ml-1m": ncf("ml-1m", 256, steps=20000, eval_batches=6),
-    "ncf-eval-ml-20m": ncf("ml-20m", 2048, steps=2000, eval_batches=24, rounds=2),
+    "ncf-eval-ml-1m": ncf("ml-1m", 256, steps=20000, evaluates=True),
+    "ncf-eval-ml-20m": ncf("ml-20m", 2048, steps=2000, evaluates=True, rounds=2),
     "transformer-multi30k": transformer(
         "base,hidden_size=256,num_heads=4,filter_size=1024,num_hidden_layers=4",
         batch_size=2048,
@@ -322,7 +322,7 @@ def evaluation_contestants(args: argparse.Namespace, workload: Workload, folder:
     train = [*our_command(args, workload, "fp32"), f"--model_dir={folder}/model"]
     subprocess.run(train, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     rate = r"evaluated \d+ examples in [\d.]+ s: ([\d.]+) examples/s"
-    evaluate = [f"--model_dir={folder}/model", "--eval_only", f"--max_train_steps={workload.eval_batches}"]
+    evaluate = [f"--model_dir={folder}/model", "--eval_only"]
     field = [
         Contestant(f"ncf_main {dataset}", dtype, [*our_command(args, workload, dtype), *evaluate], ours=True, rate=rate)
         for dtype in args.dtype
@@ -610,7 +610,7 @@ def main() -> None:
                 field, tokens = decode_contestants(args, workload), 1.0
             elif workload.input_of:
                 field = input_contestants(args, workload, Path(folder))
-            elif workload.eval_batches:
+            elif workload.evaluates:
                 field = evaluation_contestants(args, workload, Path(folder))
             elif workload.sentences:
                 field, tokens = translation_contestants(args, workload, Path(folder))
@@ -630,7 +630,7 @@ def main() -> None:
                 results = measure(field, workload.rounds, args, network, save)
         beside = f", beside {args.busy} busy loop{'s' if args.busy > 1 else ''}" if args.busy else ""
         print(f"{name}, batch {workload.batch_size}, {args.threads} threads, {processor(args.device)}{beside}")
-        without_steps = workload.input_of or workload.lengths or workload.eval_batches
+        without_steps = workload.input_of or workload.lengths or workload.evaluates
         runs = "runs" if without_steps else f"runs of {workload.steps} steps"
         libraries = sorted({run.library for of in results.values() for run in of if run.library})
         if libraries:

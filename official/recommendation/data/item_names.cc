@@ -13,28 +13,12 @@
 #include "absl/strings/strip.h"
 #include "utils/compute/core/status.h"
 #include "utils/files/files.h"
+#include "utils/misc/text.h"
 
 namespace official::recommendation {
 namespace {
 
 constexpr int64_t kMaxBytes = 64 << 20;
-
-// Whether every byte above 127 is part of a sequence of UTF-8. Text in ISO-8859-1 hardly ever is.
-bool IsUtf8(absl::string_view text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto lead = static_cast<uint8_t>(text[i]);
-    if (lead < 0x80) continue;
-    const int following = lead >= 0xc2 && lead < 0xe0   ? 1
-                          : lead >= 0xe0 && lead < 0xf0 ? 2
-                          : lead >= 0xf0 && lead < 0xf5 ? 3
-                                                        : 0;
-    if (following == 0 || text.size() - i <= static_cast<size_t>(following)) return false;
-    for (int k = 0; k < following; ++k) {
-      if ((static_cast<uint8_t>(text[++i]) & 0xc0) != 0x80) return false;
-    }
-  }
-  return true;
-}
 
 std::string Latin1ToUtf8(absl::string_view text) {
   std::string utf8;
@@ -87,7 +71,7 @@ std::string Printed(std::string name) {
 
 absl::StatusOr<ItemNames> ReadItemNames(const std::string& path) {
   ASSIGN_OR_RETURN(std::string text, files::ReadFile(path, kMaxBytes));
-  if (!IsUtf8(text)) text = Latin1ToUtf8(text);
+  if (!misc::IsUtf8(text)) text = Latin1ToUtf8(text);
   absl::string_view rest = text;
   absl::ConsumePrefix(&rest, "\xef\xbb\xbf");  // a byte order mark
   ItemNames names;

@@ -105,7 +105,10 @@ absl::StatusOr<std::vector<Rating>> ReadGoodRatings(const std::string& path, dat
 absl::StatusOr<std::vector<Rating>> ReadDataset(const MovieLens& dataset, const std::string& path,
                                                 data::BadRecords& bad) {
   ASSIGN_OR_RETURN(std::vector<Rating> ratings, ReadGoodRatings(path, bad));
-  if (static_cast<int64_t>(ratings.size()) + bad.count() == dataset.size.num_ratings) return ratings;
+  // A line that was left out may have been one of its ratings, or a superfluous one.
+  const auto num_ratings = static_cast<int64_t>(ratings.size());
+  const bool may_be_all = num_ratings + bad.count() >= dataset.size.num_ratings;
+  if (num_ratings <= dataset.size.num_ratings && may_be_all) return ratings;
   return absl::DataLossError(
       absl::StrFormat("%s has %d ratings, but %s has %d: is it cut? Give your own ratings with --ratings_file", path,
                       ratings.size(), dataset.name, dataset.size.num_ratings));

@@ -31,8 +31,8 @@ struct LoadedRatings {
 // data_dir itself; downloads the zip into data_dir/<dataset>/ if there is none of them. If that fails, returns an error
 // that says why (Unavailable, or NotFound without download_if_missing) where data_dir was given, else generated ratings
 // of the data set's size. Lines and users that are left out are logged. InvalidArgument if there is no such data set,
-// DataLoss if the file, with these lines, does not have the data set's number of ratings. Other errors are those of
-// ReadRatings and SplitRatings.
+// DataLoss if the file has more ratings than the data set, or fewer even with the lines that are left out. Other errors
+// are those of ReadRatings and SplitRatings.
 absl::StatusOr<LoadedRatings> LoadRatings(const RatingsOptions& options);
 
 // Puts the ratings of a data set and the names of its items, as they are published, into data_dir/<dataset>/, where

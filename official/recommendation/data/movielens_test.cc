@@ -125,6 +125,12 @@ TEST_CASE_METHOD(Fixture, "As many bad lines are left out as may be") {
   options_.ratings_file = "";
   options_.dataset = "ml-100k";
   CHECK(LoadRatings(options_).value().ratings.num_users() == 943);
+  // So may one be that is superfluous, but a rating that is superfluous may not.
+  std::ofstream(Path("ml-100k/ratings.csv"), std::ios::app) << "\n";
+  CHECK(LoadRatings(options_).value().ratings.num_users() == 943);
+  std::ofstream(Path("ml-100k/ratings.csv"), std::ios::app) << "1,2,3,4\n1,2,3,4\n";
+  CHECK(absl::IsDataLoss(Error()));
+  CHECK_THAT(std::string(Error().message()), Contains("has 100001 ratings, but ml-100k has 100000"));
 }
 
 TEST_CASE_METHOD(Fixture, "An archive is unpacked where LoadRatings looks, with the names of the films") {

@@ -169,7 +169,7 @@ class ProgramsTest(ProgramTestCase):
         ratings = self.write("trained", self.good)
         self.assert_succeeded(self.run_ncf(f"--ratings_file={ratings}", "--batch_size=1000"))
         data_dir = self.folder / "no_ratings"
-        for use in ("--predict=3", "--eval_only"):
+        for use in ("--predict=3", "--eval_only", "--train_epochs=2"):
             with self.subTest(use):
                 done = self.run_ncf(use, f"--data_dir={data_dir}", model_dir=self.model_dir)
                 self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
@@ -250,6 +250,8 @@ class ProgramsTest(ProgramTestCase):
             (["--num_eval_negatives=2147483647"], ["--num_eval_negatives=2147483647", "at most 100000"]),
             (["--num_neg=2147483647"], ["--num_neg=2147483647", "at most 100000"]),
             (["--mlp_regularization=0,0,0,inf"], ["--mlp_regularization=0,0,0,inf", "finite numbers"]),
+            (["--model=gmf", "--mlp_regularization=0,0,0,1"], ["--mlp_regularization=0,0,0,1", "--model=gmf, which has no"]),
+            (["--model=mlp", "--mf_regularization=0.1"], ["--mf_regularization=0.1", "--model=mlp, which has no"]),
             (["--model=als"], ["--model=als", "<neumf|gmf|mlp>"]),
             (["--layers=15,8"], ["--layers=15,8", "an even first size"]),
             (["--eval_batch_size=many"], ["--eval_batch_size=many", "at least 1"]),
