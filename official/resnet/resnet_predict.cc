@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -100,6 +101,31 @@ struct NamedImage {
   Tensor pixels;
 };
 
+run::ReadLine<NamedImage> ReaderOf(DatasetName dataset) {
+  const auto scratch = std::make_shared<PreprocessingScratch>();
+  return [=](const std::string& file) -> absl::StatusOr<NamedImage> {
+    const int64_t size = InfoOf(dataset).image_size;
+    NamedImage image{file, Tensor(DType::kFloat32, {size, size, 3})};
+    RETURN_IF_ERROR(ReadImage(file, dataset, *scratch, image.pixels.data<float>()));
+    return image;
+  };
+}
+
+// Prints the results for the images.
+absl::Status PredictImages(train::Estimator& estimator, const std::vector<NamedImage>& images,
+                           const PredictOptions& options, std::ostream& out) {
+  const auto n = static_cast<int64_t>(images.size());
+  const int64_t size = InfoOf(options.dataset).image_size;
+  const Tensor batch(DType::kFloat32, {run::FilledBatch(n), size, size, 3});
+  std::vector<std::string> files;
+  for (int64_t i = 0; i < n; ++i) {
+    const Tensor& pixels = images[i].pixels;
+    std::copy_n(pixels.data<float>(), pixels.num_elements(), batch.data<float>() + i * pixels.num_elements());
+    files.push_back(images[i].file);
+  }
+  return PredictBatch(estimator, files, batch, options, out);
+}
+
 }  // namespace
 
 absl::Status PreprocessToPredict(absl::string_view encoded, DatasetName dataset, PreprocessingScratch& scratch,
@@ -110,36 +136,15 @@ absl::Status PreprocessToPredict(absl::string_view encoded, DatasetName dataset,
 
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files,
                           const PredictOptions& options, std::ostream& out) {
-  const int64_t size = InfoOf(options.dataset).image_size;
-  const Tensor image(DType::kFloat32, {1, size, size, 3});
-  PreprocessingScratch scratch;
-  for (const std::string& file : files) {
-    RETURN_IF_ERROR(ReadImage(file, options.dataset, scratch, image.data<float>()));
-    RETURN_IF_ERROR(PredictBatch(estimator, {file}, image, options, out));
-  }
-  return absl::OkStatus();
+  const auto predict = [&](const NamedImage& image) { return PredictImages(estimator, {image}, options, out); };
+  return run::PredictFiles<NamedImage>(files, ReaderOf(options.dataset), predict);
 }
 
 absl::Status PredictLines(train::Estimator& estimator, int in, const PredictOptions& options, std::ostream& out) {
-  const int64_t size = InfoOf(options.dataset).image_size;
-  PreprocessingScratch scratch;
-  const auto read = [&](const std::string& file) -> absl::StatusOr<NamedImage> {
-    NamedImage image{file, Tensor(DType::kFloat32, {size, size, 3})};
-    RETURN_IF_ERROR(ReadImage(file, options.dataset, scratch, image.pixels.data<float>()));
-    return image;
+  const auto predict = [&](const std::vector<NamedImage>& images) {
+    return PredictImages(estimator, images, options, out);
   };
-  const auto predict = [&](const std::vector<NamedImage>& images) -> absl::Status {
-    const auto n = static_cast<int64_t>(images.size());
-    const Tensor batch(DType::kFloat32, {run::FilledBatch(n), size, size, 3});
-    std::vector<std::string> files;
-    for (int64_t i = 0; i < n; ++i) {
-      const Tensor& pixels = images[i].pixels;
-      std::copy_n(pixels.data<float>(), pixels.num_elements(), batch.data<float>() + i * pixels.num_elements());
-      files.push_back(images[i].file);
-    }
-    return PredictBatch(estimator, files, batch, options, out);
-  };
-  return run::PredictLines<NamedImage>(in, kMaxLines, read, predict, out);
+  return run::PredictLines<NamedImage>(in, kMaxLines, ReaderOf(options.dataset), predict, out);
 }
 
 }  // namespace official::resnet

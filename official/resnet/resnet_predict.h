@@ -26,8 +26,9 @@ struct PredictOptions {
 // Prints for each of `files`, JPEG or PNG, the classes with the largest probabilities, the most likely one first; with
 // `json` one object a line: {"file", "classes": [{"class", "name", "probability"}, ...]}. ImageNet's images are scaled
 // and cropped as for evaluation, CIFAR-10's scaled to 32 x 32 pixels, whatever their proportions. NotFound if nothing
-// was trained or a file is missing, DataLoss if one is not an image: each names the file. InvalidArgument if there are
-// fewer than top_k classes.
+// was trained or the only file is missing, DataLoss if that is not an image: each names the file. Of several files such
+// ones are logged, and the others follow; at the end the error is DataLoss. InvalidArgument if there are fewer than
+// top_k classes.
 absl::Status PredictFiles(train::Estimator& estimator, const std::vector<std::string>& files,
                           const PredictOptions& options, std::ostream& out);
 

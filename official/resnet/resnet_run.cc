@@ -25,6 +25,7 @@
 #include "utils/files/files.h"
 #include "utils/logs/hook.h"
 #include "utils/logs/log.h"
+#include "utils/misc/run_files.h"
 #include "utils/run/batch_size.h"
 #include "utils/run/cluster.h"
 #include "utils/run/predict_lines.h"
@@ -37,8 +38,6 @@
 
 namespace official::resnet {
 namespace {
-
-constexpr char kFlagsFile[] = "flags.txt";  // which a training writes right before its first checkpoint
 
 data::ElementSpec SpecOf(DatasetName dataset) {
   return dataset == DatasetName::kCifar10 ? Cifar10Spec() : ImagenetSpec();
@@ -62,7 +61,7 @@ absl::StatusOr<NamedClasses> FindClasses(DatasetName dataset, const std::string&
   if (dataset == DatasetName::kCifar10) return NamedClasses{Cifar10ClassNames(), "CIFAR-10"};
   for (const std::string& directory : directories) {
     ASSIGN_OR_RETURN(classes.names, FindClassNames(directory));
-    classes.file = files::JoinPath(directory, kClassNamesFile);
+    classes.file = files::JoinPath(directory, misc::kClassNamesFile);
     if (!classes.names.empty()) break;
   }
   return classes;
@@ -107,7 +106,7 @@ absl::StatusOr<Sets> LoadCifar10Sets(const ResnetConfig& config, bool reads_trai
 
 // What is found out about the files is kept in `model_dir`, if there is one.
 absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, const std::string& model_dir, int num_classes,
-                                      bool reads_train, const BadRecordsPtr& bad) {
+                                      bool reads_train, bool evaluates, const BadRecordsPtr& bad) {
   const std::string& data_dir = config.base.data_dir;
   const ImagenetOptions options = {.fast_jpeg = config.fast_jpeg, .num_classes = num_classes, .bad = bad};
   const auto dataset = [options](const ImagenetRecords& records, bool augment, uint64_t seed) {
@@ -127,7 +126,7 @@ absl::StatusOr<Sets> LoadImagenetSets(const ResnetConfig& config, const std::str
   ASSIGN_OR_RETURN(const ImagenetRecords test, OpenImagenet(data_dir, ImagenetPart::kValidation, model_dir, bad));
   sets.test = dataset(test, /*augment=*/false, /*seed=*/0);
   sets.test_fingerprint = FingerprintOf(test);
-  if (config.skip_bad_records > 0) {
+  if (config.skip_bad_records > 0 && evaluates) {
     ASSIGN_OR_RETURN(sets.test, GoodRecords(test, options, config.performance.num_parallel_calls));
   }
   return sets;
@@ -170,7 +169,7 @@ absl::StatusOr<bool> HasCheckpoint(const std::string& model_dir) {
 // no other. Those of a training there do, and those that a user has put there.
 absl::StatusOr<bool> NamesAreStale(const std::string& model_dir) {
   ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
-  return !is_trained && files::Exists(files::JoinPath(model_dir, kFlagsFile));
+  return !is_trained && files::Exists(files::JoinPath(model_dir, misc::kFlagsFile));
 }
 
 // The names of the classes of a run that trains or evaluates. `model_dir` is that of DirectoryOfNames: the names there
@@ -189,18 +188,19 @@ absl::StatusOr<NamedClasses> ClassesOfRun(const ResnetConfig& config, const std:
   if (kept.empty()) return classes;
   if (stale) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the data have no names of classes, and ", files::JoinPath(model_dir, kClassNamesFile),
+        absl::StrCat("the data have no names of classes, and ", files::JoinPath(model_dir, misc::kClassNamesFile),
                      " is of a run that ended before its first checkpoint, or yours; remove it, or give it as "
                      "--label_file if it names the classes"));
   }
   const absl::Status same =
-      CheckSameClasses(kept, files::JoinPath(model_dir, kClassNamesFile), classes.names, classes.file);
+      CheckSameClasses(kept, files::JoinPath(model_dir, misc::kClassNamesFile), classes.names, classes.file);
   if (same.ok()) return classes;
   ASSIGN_OR_RETURN(const bool is_trained, HasCheckpoint(model_dir));
   const std::string advice =
-      is_trained ? absl::StrCat("train other classes in another --model_dir: --fine_tune=", model_dir,
-                                " starts from the variables that fit")
-                 : absl::StrCat("nothing is trained in ", model_dir, " yet: correct or remove its ", kClassNamesFile);
+      is_trained
+          ? absl::StrCat("train other classes in another --model_dir: --fine_tune=", model_dir,
+                         " starts from the variables that fit")
+          : absl::StrCat("nothing is trained in ", model_dir, " yet: correct or remove its ", misc::kClassNamesFile);
   return absl::InvalidArgumentError(absl::StrCat(same.message(), "; ", advice));
 }
 
@@ -216,7 +216,7 @@ class ClassNamesHook : public logs::Hook {
   absl::Status Begin(const logs::TrainStart&) override {
     const absl::StatusOr<ClassNames> kept = FindClassNames(model_dir_);
     if (kept.ok() && *kept == names_) return absl::OkStatus();
-    const std::string file = files::JoinPath(model_dir_, kClassNamesFile);
+    const std::string file = files::JoinPath(model_dir_, misc::kClassNamesFile);
     if (!files::Exists(file)) return WriteClassNames(model_dir_, names_);
     ASSIGN_OR_RETURN(const bool stale, NamesAreStale(model_dir_));
     if (!stale || !replaces_) return absl::OkStatus();
@@ -232,10 +232,10 @@ class ClassNamesHook : public logs::Hook {
 
 // Nothing with synthetic data.
 absl::StatusOr<Sets> LoadSets(const ResnetConfig& config, const std::string& model_dir, const ModelConfig& model,
-                              bool reads_train, const BadRecordsPtr& bad) {
+                              bool reads_train, bool evaluates, const BadRecordsPtr& bad) {
   if (config.performance.use_synthetic_data) return Sets();
   if (config.model.dataset == DatasetName::kCifar10) return LoadCifar10Sets(config, reads_train);
-  return LoadImagenetSets(config, model_dir, NumClasses(model), reads_train, bad);
+  return LoadImagenetSets(config, model_dir, NumClasses(model), reads_train, evaluates, bad);
 }
 
 // Warns of a training that continues with another batch size, in whose steps the schedule then counts.
@@ -341,8 +341,9 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
   ASSIGN_OR_RETURN(const NamedClasses classes, ClassesOfRun(config, DirectoryOfNames(config, session.get())));
   ASSIGN_OR_RETURN(const ModelConfig model, ModelOf(config.model, classes));
   const bool reads_train = run::ReadsTrainingData(config, session.get());
+  const bool evaluates = session == nullptr || session->evaluates();
   const std::string written_dir = session == nullptr ? "" : session->model_dir();
-  ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, written_dir, model, reads_train, bad));
+  ASSIGN_OR_RETURN(const Sets sets, LoadSets(config, written_dir, model, reads_train, evaluates, bad));
   ASSIGN_OR_RETURN(const int batches_per_step, run::BatchesPerStep(config));
   const auto training = [&](int batch_size) {
     run::Input input = InputOf(config, sets, batch_size);
@@ -358,6 +359,7 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
                          {"resnet_version", absl::StrCat(config.model.version)}},
       .fine_tune = config.fine_tune,
       .metrics = EvaluationMetrics(model),
+      .evaluation_flags = {"label_smoothing", "weight_decay"},
       .mismatch_hint = ", or start a new run there from the variables that fit, with --fine_tune",
       .serving_graph = [dataset = model.dataset](const train::Model& network) {
         return ResnetServingGraph(network, dataset);
@@ -370,7 +372,7 @@ absl::Status RunResnet(const ResnetConfig& given, std::ostream& results) {
   RETURN_IF_ERROR(session->Begin(std::move(network), std::move(input), options).status());
   RETURN_IF_ERROR(session->TrainAndEvaluate("accuracy"));
   std::map<std::string, std::string> extra_files;
-  if (!classes.names.empty()) extra_files[kClassNamesFile] = ClassNamesText(classes.names);
+  if (!classes.names.empty()) extra_files[std::string(misc::kClassNamesFile)] = ClassNamesText(classes.names);
   return session->Export(extra_files);
 }
 

@@ -435,6 +435,23 @@ TEST_CASE("Image files are classified, the most likely class first") {
   }
 }
 
+TEST_CASE("Of several files the bad ones are named, and the others classified") {
+  static const ResnetConfig trained = Trained();
+  ResnetConfig config = trained;
+  const std::string first = WritePng(32), last = WritePng(40), notes = WriteFile("notes.txt", "not a picture");
+  config.predict = {first, "/nowhere/cat.jpg", notes, last};
+  std::ostringstream out;
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const absl::Status status = RunResnet(config, out);
+  CHECK(absl::IsDataLoss(status));
+  CHECK(status.message() == "2 of 4 files are bad; the log names them");
+  CHECK_THAT(log.Text(), Contains("/nowhere/cat.jpg") && Contains(notes + ": "));
+  const std::vector<std::string> lines = absl::StrSplit(out.str(), '\n', absl::SkipEmpty());
+  REQUIRE(lines.size() == 2);
+  CHECK(nlohmann::json::parse(lines[0])["file"] == first);
+  CHECK(nlohmann::json::parse(lines[1])["file"] == last);
+}
+
 TEST_CASE("What is missing for a prediction is named in one line") {
   static const ResnetConfig trained = Trained();
   ResnetConfig config = trained;

@@ -134,6 +134,11 @@ absl::Status ReadCifar10File(const std::string& path, Cifar10RecordFn fn) {
   return ReadRecords(*file, fn);
 }
 
+absl::Status CheckCifar10File(const std::string& path) {
+  ASSIGN_OR_RETURN(const OpenFile file, files::RandomAccessFile::Open(path));
+  return CheckSize(*file);
+}
+
 absl::Status CheckCifar10Label(const std::string& path, int64_t number, uint8_t label) {
   if (label < kCifar10Classes) return absl::OkStatus();
   return absl::DataLossError(absl::StrFormat("%s: record %d: expected a label from 0 to %d, found %d", path, number,

@@ -39,6 +39,10 @@ inline constexpr int64_t kCifar10RecordBytes = 1 + 3 * kCifar10ImageSize * kCifa
 using Cifar10RecordFn = absl::FunctionRef<absl::Status(int64_t number, uint8_t label, const uint8_t* pixels)>;
 absl::Status ReadCifar10File(const std::string& path, Cifar10RecordFn fn);
 
+// Returns DataLoss if the file is empty or not a whole number of records, and NotFound if it is missing. Reads
+// no records.
+absl::Status CheckCifar10File(const std::string& path);
+
 // Returns DataLoss, naming file and record, unless the label is 0 to 9.
 absl::Status CheckCifar10Label(const std::string& path, int64_t number, uint8_t label);
 

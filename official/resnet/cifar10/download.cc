@@ -16,12 +16,11 @@
 namespace official::resnet {
 namespace {
 
-// Unpacks the data files of the archive's folder into the one in `data_dir`.
-absl::Status Unpack(const std::string& path, const std::string& data_dir) {
+// Unpacks these data files of the archive's folder into the one in `data_dir`.
+absl::Status Unpack(const std::string& path, const std::string& data_dir, const std::vector<std::string>& wanted) {
   ASSIGN_OR_RETURN(const auto reader, data::TarReader::Open(path));
   const std::string folder = files::JoinPath(data_dir, kCifar10Folder);
   RETURN_IF_ERROR(files::MakeDirectories(folder));
-  const std::vector<std::string> wanted = Cifar10FileNames();
   for (;;) {
     ASSIGN_OR_RETURN(const data::TarMember member, reader->Next());
     if (member.name.empty()) break;
@@ -33,13 +32,25 @@ absl::Status Unpack(const std::string& path, const std::string& data_dir) {
   return files::SyncDirectory(folder);
 }
 
+// The data files that are not there, or that are cut.
 std::vector<std::string> MissingFiles(const std::string& data_dir) {
   const std::string folder = files::JoinPath(data_dir, kCifar10Folder);
-  std::vector<std::string> missing = Cifar10FileNames();
-  missing.erase(std::remove_if(missing.begin(), missing.end(),
-                               [&](const std::string& name) { return files::Exists(files::JoinPath(folder, name)); }),
-                missing.end());
+  std::vector<std::string> missing;
+  for (const std::string& name : Cifar10FileNames()) {
+    const absl::Status status = CheckCifar10File(files::JoinPath(folder, name));
+    if (absl::IsNotFound(status) || absl::IsDataLoss(status)) missing.push_back(name);
+  }
   return missing;
+}
+
+// Says which of the user's files do not stay as they are.
+void WarnOfReplaced(const std::string& data_dir, const std::vector<std::string>& missing) {
+  for (const std::string& name : missing) {
+    const std::string path = files::JoinPath(files::JoinPath(data_dir, kCifar10Folder), name);
+    if (files::Exists(path)) {
+      LOG(WARNING) << path << " is cut or not CIFAR-10's: it is replaced";
+    }
+  }
 }
 
 absl::Status CheckArchive(const std::string& path, const Cifar10Source& source) {
@@ -56,7 +67,8 @@ absl::Status CheckArchive(const std::string& path, const Cifar10Source& source) 
 }  // namespace
 
 absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& source) {
-  if (MissingFiles(data_dir).empty()) return absl::OkStatus();
+  const std::vector<std::string> needed = MissingFiles(data_dir);
+  if (needed.empty()) return absl::OkStatus();
   const bool given = !source.archive.empty();
   const std::string archive = given ? source.archive : files::JoinPath(data_dir, kCifar10Archive);
   if (given) {
@@ -72,13 +84,14 @@ absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& s
     }
     RETURN_IF_ERROR(downloaded);
   }
+  WarnOfReplaced(data_dir, needed);
   LOG(INFO) << "unpacking " << archive;
   {
     const logs::TaskProgress progress({.title = absl::StrCat("unpacking ", kCifar10Archive)});
-    RETURN_IF_ERROR(Unpack(archive, data_dir));
+    RETURN_IF_ERROR(Unpack(archive, data_dir, needed));
   }
   const std::vector<std::string> missing = MissingFiles(data_dir);
-  if (!missing.empty()) return absl::DataLossError(absl::StrCat(archive, " is missing ", missing[0]));
+  if (!missing.empty()) return absl::DataLossError(absl::StrCat(archive, " has no complete ", missing[0]));
   return given ? absl::OkStatus() : files::RemoveFile(archive);
 }
 

@@ -20,9 +20,9 @@ struct Cifar10Source {
   std::string sha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd";
 };
 
-// Puts the files that LoadCifar10 reads into cifar-10-batches-bin in `data_dir`; nothing is done if they are all there.
-// Each appears under its name only once it is complete. Says on stderr what it does. Errors of data::DownloadFiles;
-// DataLoss if the archive is not the published one, NotFound if it is missing.
+// Puts the files that LoadCifar10 reads into cifar-10-batches-bin in `data_dir`; nothing is done if they are all there
+// and whole. A file that is cut is replaced. Each appears under its name only once it is complete. Says on stderr what
+// it does. Errors of data::DownloadFiles; DataLoss if the archive is not the published one, NotFound if it is missing.
 absl::Status DownloadCifar10(const std::string& data_dir, const Cifar10Source& source = {});
 
 }  // namespace official::resnet

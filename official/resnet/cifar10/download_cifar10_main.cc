@@ -23,8 +23,8 @@ flags::Program DownloadProgram() {
       .name = "download_cifar10_main",
       .description =
           "Downloads CIFAR-10 (170 MB) to DIRECTORY or --data_dir, by default to where resnet_main looks for it, and "
-          "unpacks it there. Files that are there already are kept, and an interrupted download resumes where it "
-          "stopped. With ARCHIVE, a copy of cifar-10-binary.tar.gz, or --from_dir, nothing is downloaded.",
+          "unpacks it there. Complete files that are there already are kept, and an interrupted download resumes where "
+          "it stopped. With ARCHIVE, a copy of cifar-10-binary.tar.gz, or --from_dir, nothing is downloaded.",
       .examples = {{"download_cifar10_main data",
                     "then train with: resnet_main --dataset_name=cifar10 --data_dir=data"},
                    {"download_cifar10_main data cifar-10-binary.tar.gz", "unpack a copy of the archive"},

@@ -97,6 +97,20 @@ TEST_CASE_METHOD(Fixture, "The data files of an archive at hand are unpacked, an
   CHECK(DownloadCifar10(DataDir(), {.archive = "/not/there"}).ok());
 }
 
+TEST_CASE_METHOD(Fixture, "A data file that is cut is replaced") {
+  const Cifar10Source source = Archive(Members(std::string(2 * 3073, '\1')) + kEnd);
+  REQUIRE(DownloadCifar10(DataDir(), source).ok());
+  std::ofstream(Path("data_batch_1.bin"), std::ios::app) << std::string(3073, '\2');  // the user's, and whole
+  const int bytes = GENERATE(0, 3072, 3074);
+  std::filesystem::resize_file(Path("test_batch.bin"), bytes);
+  CHECK(absl::IsDataLoss(LoadCifar10(DataDir(), Cifar10Part::kTest).status()));
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  REQUIRE(DownloadCifar10(DataDir(), source).ok());
+  CHECK_THAT(log.Text(), Contains(Path("test_batch.bin") + " is cut or not CIFAR-10's: it is replaced"));
+  CHECK(std::filesystem::file_size(Path("data_batch_1.bin")) == 2 * 3073);
+  CHECK(LoadCifar10(DataDir(), Cifar10Part::kTest).value().labels.num_elements() == 2);
+}
+
 TEST_CASE_METHOD(Fixture, "Another archive than the published one is refused, with both checksums") {
   Cifar10Source source = Archive(Members(std::string(3073, '\1')) + kEnd);
   const std::string found = source.sha256;
@@ -112,7 +126,9 @@ TEST_CASE_METHOD(Fixture, "Archives that are cut, without one of the files or no
   const auto [tar, message] = GENERATE_COPY(table<std::string, std::string>({
       {members.substr(0, members.size() - 700), "test_batch.bin is cut"},
       {members, "it is cut"},
-      {Member("cifar-10-batches-bin/data_batch_1.bin", '0', "x") + kEnd, "is missing data_batch_2.bin"},
+      {Member("cifar-10-batches-bin/data_batch_1.bin", '0', std::string(3073, '\1')) + kEnd,
+       "has no complete data_batch_2.bin"},
+      {Member("cifar-10-batches-bin/data_batch_1.bin", '0', "x") + kEnd, "has no complete data_batch_1.bin"},
       {std::string(512, 'x'), "is not a number"},
   }));
   const absl::Status status = DownloadCifar10(DataDir(), Archive(tar));

@@ -12,9 +12,8 @@ namespace official::resnet {
 // The names by class, from 0 on; empty if they are not known.
 using ClassNames = std::vector<std::string>;
 
-inline constexpr char kClassNamesFile[] = "labels.txt";
-
-// Returns the names in a file with one name a line; DataLoss if there are none.
+// Returns the names in a file with one name a line, without blank lines at its end, of which the log warns; DataLoss if
+// there are none.
 absl::StatusOr<ClassNames> ReadClassNames(const std::string& path);
 
 // Returns the names in labels.txt in `directory`; empty if there is no such file.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "utils/files/files.h"
+#include "utils/logs/captured_log.h"
 
 namespace official::resnet {
 namespace {
@@ -31,9 +32,25 @@ TEST_CASE("Files that others wrote are read, and empty ones refused") {
   const std::string path = Directory("files") + "/names.txt";
   REQUIRE(files::WriteFileAtomically(path, "background\r\n cat\t\r\ndog").ok());
   CHECK(ReadClassNames(path).value() == ClassNames{"background", "cat", "dog"});
-  REQUIRE(files::WriteFileAtomically(path, "").ok());
-  CHECK(absl::IsDataLoss(ReadClassNames(path).status()));
+  for (const char* blank : {"", "\n", " \n\r\n\n"}) {
+    REQUIRE(files::WriteFileAtomically(path, blank).ok());
+    CHECK(absl::IsDataLoss(ReadClassNames(path).status()));
+  }
   CHECK(absl::IsNotFound(ReadClassNames(path + ".none").status()));
+}
+
+TEST_CASE("Blank lines at the end are no classes") {
+  const std::string path = Directory("blank") + "/names.txt";
+  const std::string lines = "background\n\ncat\n";  // one inside is the class 1, without a name
+  logs::CapturedLog log(logs::LogFormat::kSimple);
+  const ClassNames names = {"background", "", "cat"};
+  REQUIRE(files::WriteFileAtomically(path, lines).ok());
+  CHECK(ReadClassNames(path).value() == names);
+  CHECK_THAT(log.Text(), !Contains("blank"));
+  const auto [end, number] = GENERATE(table<std::string, int>({{"\n", 1}, {" \t", 1}, {"\r\n \n", 2}}));
+  REQUIRE(files::WriteFileAtomically(path, lines + end).ok());
+  CHECK(ReadClassNames(path).value() == names);
+  CHECK_THAT(log.Text(), Contains(absl::StrCat(path, ": blank lines at the end, which name no class: ", number)));
 }
 
 TEST_CASE("Of classes that differ the first is reported") {
@@ -44,9 +61,9 @@ TEST_CASE("Of classes that differ the first is reported") {
     CHECK(absl::IsInvalidArgument(status));
     return std::string(status.message());
   };
-  CHECK(error({"background", "dog", "cat"}) == "class 1 differs: A names it cat, B names it dog");
-  CHECK(error({"background", "cat"}) == "class 2 differs: A names it dog, B does not have it");
-  CHECK(error({"background", "cat", "dog", "emu"}) == "class 3 differs: A does not have it, B names it emu");
+  CHECK(error({"background", "dog", "cat"}) == "class 1 differs: A names it \"cat\", B names it \"dog\"");
+  CHECK(error({"background", "cat"}) == "class 2 differs: A names it \"dog\", B does not have it");
+  CHECK(error({"background", "cat", "dog", "emu"}) == "class 3 differs: A does not have it, B names it \"emu\"");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,9 +22,9 @@
 #include "absl/types/span.h"
 #include "official/resnet/imagenet/class_names.h"
 #include "official/resnet/imagenet/preprocessing.h"
-#include "official/resnet/imagenet/shards.h"
 #include "utils/compute/core/random.h"
 #include "utils/compute/core/status.h"
+#include "utils/data/numbered_files.h"
 #include "utils/data/permutation.h"
 #include "utils/data/png.h"
 #include "utils/data/records/tf_record.h"
@@ -31,6 +32,7 @@
 #include "utils/files/files.h"
 #include "utils/logs/log.h"
 #include "utils/logs/task_progress.h"
+#include "utils/misc/run_files.h"
 #include "utils/misc/text.h"
 #include "utils/protos/example.pb.h"
 
@@ -258,17 +260,37 @@ absl::Status CheckImages(const Split& split) {
                                                     num_images, split.num_shards, num_images));
 }
 
-// Whether `directory` holds records of the other split; FailedPrecondition if it holds some of these.
+// True for the names of the records of any split, temporary ones too.
+bool IsOfRecords(const std::string& name) {
+  return absl::StartsWith(name, "train-") || absl::StartsWith(name, "validation-");
+}
+
+// A conversion that was killed has left no records under these names, and the same command can be given again.
+absl::Status RemoveAbandonedRecords(const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(directory));
+  for (const std::string& name : names) {
+    const std::optional<std::string> final_name = files::FinalNameOf(name);
+    if (final_name && IsOfRecords(name)) files::RemoveAbandoned(files::JoinPath(directory, *final_name));
+  }
+  return absl::OkStatus();
+}
+
+// Whether `directory` holds records of the other split; FailedPrecondition if it holds some of these, or if another
+// process is writing them.
 absl::StatusOr<bool> CheckNoneThere(const std::string& directory, const std::vector<Split>& splits) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, files::ListDirectory(directory));
   bool others = false;
   for (const std::string& name : names) {
     for (const Split& split : splits) {
       if (!absl::StartsWith(name, split.name + "-")) continue;
+      if (files::FinalNameOf(name)) {
+        return absl::FailedPreconditionError(absl::StrFormat(
+            "another process is writing %s in %s; wait for it, or choose another directory", name, directory));
+      }
       return absl::FailedPreconditionError(
           absl::StrFormat("%s already holds %s; move it away, or choose another directory", directory, name));
     }
-    others = others || absl::StartsWith(name, "train-") || absl::StartsWith(name, "validation-");
+    others = others || IsOfRecords(name);
   }
   return others;
 }
@@ -277,8 +299,8 @@ absl::StatusOr<bool> CheckNoneThere(const std::string& directory, const std::vec
 absl::Status CheckClasses(const ConvertOptions& options, const ClassNames& classes) {
   ASSIGN_OR_RETURN(const ClassNames there, FindClassNames(options.output_dir));
   if (there.empty()) return absl::OkStatus();
-  const absl::Status status = CheckSameClasses(there, files::JoinPath(options.output_dir, kClassNamesFile), classes,
-                                               absl::StrCat("--images_dir=", options.images_dir));
+  const absl::Status status = CheckSameClasses(there, files::JoinPath(options.output_dir, misc::kClassNamesFile),
+                                               classes, absl::StrCat("--images_dir=", options.images_dir));
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat("both splits need the same folders, but ", status.message()));
 }
@@ -304,7 +326,7 @@ absl::Status WriteRecords(const std::string& images_dir, const Split& split, int
 }
 
 std::string ShardPath(const ConvertOptions& options, const Split& split, int64_t shard) {
-  return files::JoinPath(options.output_dir, ShardName(split.name, static_cast<int>(shard), split.num_shards));
+  return files::JoinPath(options.output_dir, data::NumberedName(split.name, static_cast<int>(shard), split.num_shards));
 }
 
 absl::Status WriteShard(const ConvertOptions& options, const Split& split, int64_t shard, BadImages& bad,
@@ -346,7 +368,7 @@ absl::Status WriteAll(const ConvertOptions& options, const std::vector<Split>& s
     }
   }
   if (!other_split_is_there) {
-    files::RemoveFile(files::JoinPath(options.output_dir, kClassNamesFile)).IgnoreError();
+    files::RemoveFile(files::JoinPath(options.output_dir, misc::kClassNamesFile)).IgnoreError();
   }
   return status;
 }
@@ -367,6 +389,7 @@ absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options) 
     result.num_validation_shards = splits[1].num_shards;
   }
   RETURN_IF_ERROR(files::MakeDirectories(options.output_dir));
+  RETURN_IF_ERROR(RemoveAbandonedRecords(options.output_dir));
   ASSIGN_OR_RETURN(const bool other_split_is_there, CheckNoneThere(options.output_dir, splits));
   if (other_split_is_there) RETURN_IF_ERROR(CheckClasses(options, classes));
   RETURN_IF_ERROR(WriteAll(options, splits, result.num_images, classes, other_split_is_there));

@@ -36,7 +36,8 @@ struct ConvertResult {
 // of which one call finds: the error has their number and the first of them, the log the others; NotFound if there are
 // no folders or no images; FailedPrecondition if output_dir holds files of the split; InvalidArgument if it holds files
 // of the other split with other classes, or if the name of a folder cannot be that of a class in labels.txt; errors of
-// the file system as in utils/files. After an error no files of records are left.
+// the file system as in utils/files. After an error no files of records are left; what a call that was killed has left
+// under temporary names, the next one removes.
 absl::StatusOr<ConvertResult> ConvertToTFRecords(const ConvertOptions& options);
 
 }  // namespace official::resnet

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdio>
@@ -99,7 +100,7 @@ TEST_CASE_METHOD(Fixture, "The names of the classes are kept, and both splits mu
   const absl::Status other = validation().status();
   CHECK(absl::IsInvalidArgument(other));
   CHECK(other.message() == "both splits need the same folders, but class 1 differs: " + Path("records/labels.txt") +
-                               " names it cat, --images_dir=" + Path("images") + " names it bird");
+                               " names it \"cat\", --images_dir=" + Path("images") + " names it \"bird\"");
   std::filesystem::remove_all(Path("images/bird"));
   CHECK(validation().ok());
   // Records of an earlier kind lie there no more.
@@ -236,6 +237,30 @@ TEST_CASE_METHOD(Fixture, "A process that is killed leaves no records without th
   REQUIRE(waitpid(child, &status, 0) == child);
   REQUIRE((WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ));
   CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "cat", "dog"});
+  const auto temporary_files = [&] {
+    const std::vector<std::string> names = files::ListDirectory(Path("records")).value();
+    return std::count_if(names.begin(), names.end(), [](const auto& name) { return files::FinalNameOf(name); });
+  };
+  REQUIRE(temporary_files() > 0);
+  SECTION("nor anything that refuses the same conversion") { CHECK(Convert().ok()); }
+  SECTION("nor anything that decides the classes of the other split") {
+    AddImage("bird", "1.jpg", 30);
+    const ConvertOptions validation = {
+        .images_dir = Path("images"), .output_dir = Path("records"), .split = "validation"};
+    CHECK(ConvertToTFRecords(validation).ok());
+    CHECK(FindClassNames(Path("records")).value() == ClassNames{"background", "bird", "cat", "dog"});
+  }
+  CHECK(temporary_files() == 0);
+}
+
+TEST_CASE_METHOD(Fixture, "Records that another process is writing are not written over") {
+  REQUIRE(files::MakeDirectories(Path("records")).ok());
+  const auto other = files::AtomicFile::Create(Path("records/train-00001-of-00002")).value();
+  const absl::Status status = Convert().status();
+  CHECK(absl::IsFailedPrecondition(status));
+  CHECK_THAT(std::string(status.message()), Contains("another process is writing train-00001-of-00002"));
+  REQUIRE(other->Finish().ok());
+  CHECK(other->Publish().ok());  // it still has its temporary file
 }
 
 TEST_CASE_METHOD(Fixture, "An image that claims too many pixels is damaged data") {

@@ -228,7 +228,7 @@ class OwnDataTest(ProgramTestCase):
         labels.write_text("\n".join(names))
         flags = [f"--model_dir={model_dir}", "--train_epochs=1", "--max_train_steps=1"]
         told = f"nothing is trained in {model_dir} yet: correct or remove its labels.txt"
-        self.refuse(2, [*flags, f"--data_dir={self.records}"], "class 1 differs: ", labels, "names it clock", told)
+        self.refuse(2, [*flags, f"--data_dir={self.records}"], "class 1 differs: ", labels, 'names it "clock"', told)
         unnamed = self.damaged_copy("to be named by hand", [])
         (unnamed / "labels.txt").unlink()
         self.assert_succeeded(self.resnet(*flags, f"--data_dir={unnamed}"))
@@ -285,6 +285,16 @@ class OwnDataTest(ProgramTestCase):
         done = self.resnet(*flags)
         self.assert_succeeded(done)
         self.assertIn("evaluated 11 examples in ", done.stderr)  # of 12
+
+    def test_a_chief_beside_an_evaluator_looks_for_no_damaged_records(self) -> None:
+        damaged = self.damaged_copy("damaged for the evaluator", [1, 3], "validation")
+        flags = [f"--data_dir={damaged}", f"--model_dir={self.folder / 'chief'}", "--max_train_steps=1"]
+        cluster = {"chief": ["127.0.0.1:1"], "evaluator": ["127.0.0.1:2"]}
+        tf_config = {"cluster": cluster, "task": {"type": "chief", "index": 0}}
+        with unittest.mock.patch.dict(os.environ, {"TF_CONFIG": json.dumps(tf_config)}):
+            done = self.resnet(*flags, "--skip_bad_records=1")
+        self.assert_succeeded(done)
+        self.assertNotIn("skipped", done.stderr)
 
     def test_pages_in_place_of_records(self) -> None:
         page = self.folder / "page"

@@ -58,6 +58,23 @@ class ProgramsTest(ProgramTestCase):
         done = self.run_resnet(self.model_dir, "--dataset_name=cifar10", "--resnet_size=14", "--base_learning_rate=0.3")
         self.assert_succeeded(done, "nothing to do", "differ from this run's last: --base_learning_rate=0.3 (was 0.2)")
 
+    def test_an_evaluation_names_flags_that_change_its_results(self) -> None:
+        model_dir = self.folder / "evaluated"
+        network = ("--dataset_name=cifar10", "--resnet_size=14")
+        trained = ("--label_smoothing=0.3", "--weight_decay=0.01", "--overfit_batches=1")
+        self.assert_succeeded(self.run_resnet(model_dir, *network, *trained))
+        told = "flags that differ from this run's last: "
+        same = self.run_resnet(model_dir, "--eval_only", *trained)
+        self.assert_succeeded(same)
+        self.assertNotIn(told, same.stderr)
+        changed = (
+            "--label_smoothing=0 (was 0.3)",
+            "--weight_decay=0.0002 (was 0.01)",
+            "--overfit_batches= (was 1)",
+            "--max_train_steps=2 (was 1)",
+        )
+        self.assert_succeeded(self.run_resnet(model_dir, "--eval_only", "--max_train_steps=2"), told, *changed)
+
     def test_a_checkpoint_without_its_flags(self) -> None:
         foreign = self.folder / "foreign"
         shutil.copytree(self.model_dir, foreign)
