@@ -13,6 +13,7 @@
 #include "utils/compute/cuda_emulation/grid.h"
 #include "utils/logs/hook.h"
 #include "utils/misc/gpu_count.h"
+#include "utils/run/examples_of_epoch.h"
 #include "utils/run/session.h"
 #include "utils/run/small_run.h"
 #include "utils/run/strategy.h"
@@ -33,16 +34,6 @@ Config OnGpus(const std::string& strategy) {
   config.base.num_gpus = 2;
   config.performance.distribution_strategy = strategy;
   return config;
-}
-
-Input ExamplesOfEpoch() {
-  Input input;
-  input.dataset = "examples";
-  input.spec = train::SpecOfExample();
-  input.num_train_examples = train::kExamples;
-  input.train = [](const ReadOptions& options) { return train::Examples(-1, options.end_epoch)(options.start); };
-  input.eval = [](const data::HeldRows&) { return train::Examples(-1, 1)({}); };
-  return input;
 }
 
 // Asks the run to stop after a step.

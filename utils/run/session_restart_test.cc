@@ -20,6 +20,7 @@
 #include "utils/distribute/strategy.h"
 #include "utils/run/cluster.h"
 #include "utils/run/config.h"
+#include "utils/run/examples_of_epoch.h"
 #include "utils/run/session.h"
 #include "utils/run/small_run.h"
 #include "utils/train/estimator.h"
@@ -36,16 +37,6 @@ constexpr int kBegunAgain = 77;
   return true;
 }();
 
-Input TrainingExamples() {
-  Input input;
-  input.dataset = "examples";
-  input.spec = train::SpecOfExample();
-  input.num_train_examples = train::kExamples;
-  input.train = [](const ReadOptions& options) { return train::Examples(-1, options.end_epoch)(options.start); };
-  input.eval = [](const data::HeldRows&) { return train::Examples(-1, 1)({}); };
-  return input;
-}
-
 // A worker of two that has begun to train.
 struct Worker {
   Worker(const std::string& addresses, int index) {
@@ -58,7 +49,7 @@ struct Worker {
     config.cluster.on_peer_loss = flags::OnPeerLoss::kRestart;
     session = Session::Open(config, results).value();
     estimator =
-        session->Begin(train::LinearModel(), TrainingExamples(), {.name = "linear", .tensors_to_log = {}}).value();
+        session->Begin(train::LinearModel(), ExamplesOfEpoch(), {.name = "linear", .tensors_to_log = {}}).value();
   }
   std::ostringstream results;
   std::unique_ptr<Session> session;

@@ -7,7 +7,6 @@
 namespace official::compute {
 
 absl::Status Arena::Reserve(int64_t bytes) {
-  if (memory_ != nullptr && bytes <= bytes_) return absl::OkStatus();
   std::unique_lock<std::mutex> lock;
   if (running_ != nullptr) lock = std::unique_lock<std::mutex>(*running_);
   return ReserveForRun(bytes);
