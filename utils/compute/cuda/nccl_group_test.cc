@@ -209,13 +209,12 @@ TEST_CASE("Of the time after an error only that of a wait counts, and of each wa
   REQUIRE(gpu.GiveSum().ok());
   cuda_emulation::HoldAborts(true);
   processes.group->Abort(absl::CancelledError("worker 1 is lost"));
-  std::this_thread::sleep_for(std::chrono::seconds(4));
-  std::thread soon([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    cuda_emulation::HoldAborts(false);
-  });
+  for (int wait = 0; wait < 5; ++wait) {
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    CHECK(processes.group->communicator(0).CheckWait(/*begins=*/true).ok());
+  }
+  cuda_emulation::HoldAborts(false);
   CHECK(gpu.device.Synchronize().ok());
-  soon.join();
   CHECK_FALSE(error);
 }
 
